@@ -51,8 +51,12 @@ class ItemEmitter(ValueEmitter):
         depth = len(self.loops)
         if not depth:
             self.within = loops_of(loop)
-        low, high = self.range if self.range and not depth else (I64(0), self.size(loop.dim))
-        n = self.b.sub(high, low, flags=("nsw",)) if self.range and not depth else high
+        if self.range and not depth:
+            low, high = self.range
+            n = self.b.sub(high, low, flags=("nsw",))
+        else:
+            low, n = I64(0), self.size(loop.dim)
+            high = n
         closing = [s for s in statements_of(loop) if s.complete == depth and carries(s.op)]
         totals = [self.accumulator(self, s) for s in closing]
         for a in totals:

@@ -56,8 +56,7 @@ def reverse(
     care = Care()
     for output, cotangent, doubt in seeds:
         if isinstance(output, Var) and output in active:
-            known = cotangents.get(output)
-            cotangents[output] = cotangent if known is None else F.add(known, cotangent)
+            _add(cotangents, output, cotangent)
             care.add(output, doubt)
     builder = current_builder()
     outer = builder.site_override
@@ -68,15 +67,14 @@ def reverse(
         if not any(o in cotangents and o in active for o in node.outs):
             continue
         builder.site_override = adjoint_site(node.site)
-        if node.prim.kind == LOOP:
-            give_capacity(node)
+        give_capacity(node)  # which may have more operands and results then
         wants = [isinstance(a, Var) and a in active for a in node.inputs]
         cts = [cotangents.get(o) for o in node.outs]
         contributions: Sequence[Atom | None]
         doubts: list[Doubt] | None = None
         if node.prim.kind == LOOP:
-            there: Any = [cotangents.get(a) if node.inputs.count(a) == 1 else None for a in node.inputs]  # type: ignore[arg-type]
-            found = loop_vjp(node, cts, wants, [care.of([o]) for o in node.outs], reverse, there if inner else None)
+            known = _operands_cotangents(node, cotangents) if inner else None
+            found = loop_vjp(node, cts, wants, [care.of([o]) for o in node.outs], reverse, known)
             if isinstance(found, TooMuch):
                 parts = split(node, found.nbytes)
                 active |= depends_on(parts, active)
@@ -87,17 +85,27 @@ def reverse(
                 del cotangents[node.inputs[k]]  # type: ignore[arg-type]
         else:
             contributions = _node_vjp(node, cts, wants, bool(care.of(node.outs)), opaque)
-        for k, (atom, contribution) in enumerate(zip(node.inputs, contributions, strict=True)):
-            if contribution is None or not isinstance(atom, Var) or atom not in active:
+        operands: Any = node.inputs
+        for k, (atom, contribution, wanted) in enumerate(zip(operands, contributions, wants, strict=True)):
+            if contribution is None or not wanted:
                 continue
-            previous = cotangents.get(atom)
-            cotangents[atom] = contribution if previous is None else F.add(previous, contribution)
+            _add(cotangents, atom, contribution)
             if doubts is None:
                 care.pass_on(node, atom)
             else:
                 care.add(atom, doubts[k])
     builder.site_override = outer
     return [cotangents.get(var) for var in wrt], [care.of([var]) for var in wrt]
+
+
+def _add(cotangents: dict[Var, Atom], var: Var, contribution: Atom) -> None:
+    previous = cotangents.get(var)
+    cotangents[var] = contribution if previous is None else F.add(previous, contribution)
+
+
+def _operands_cotangents(node: Node, cotangents: Mapping[Any, Atom]) -> list[Atom | None]:
+    """The cotangents that operands of *node* have from elsewhere; None for one that it has twice."""
+    return [cotangents.get(a) if node.inputs.count(a) == 1 else None for a in node.inputs]
 
 
 def _node_vjp(

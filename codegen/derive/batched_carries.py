@@ -81,17 +81,7 @@ def indexed(view: LoopView) -> dict[Var, Ints]:
     found, made = dict[Var, Ints](), set[Atom]()  # made: arrays that begin as others, of which elements are written
     for node in view.body.nodes:
         if node.prim.kind == LOOP:
-            inner = loop_view(node)
-            inside = indexed(inner)
-            given = (*inner.outer.consts, *inner.outer.carries)
-            for v, x in zip((*inner.inner.consts, *inner.inner.carries), given, strict=True):
-                if v in inside and x in of:
-                    found.setdefault(of[x], inside[v])
-            for v, x, out in zip(inner.inner.carries, inner.outer.carries, inner.finals, strict=True):
-                if x in of:
-                    of[out] = of[x]
-                elif v in inside:
-                    made.add(out)
+            _note_loop(node, of, found, made)
             continue
         if not node.inputs:
             continue
@@ -106,3 +96,18 @@ def indexed(view: LoopView) -> dict[Var, Ints]:
         elif writes or sums or (name == "reshape" and x in made):
             made.add(node.out)
     return found
+
+
+def _note_loop(node: Node, of: dict[Atom, Var], found: dict[Var, Ints], made: set[Atom]) -> None:
+    """The same of a loop in the body."""
+    view = loop_view(node)
+    inside = indexed(view)
+    given = (*view.outer.consts, *view.outer.carries)
+    for v, x in zip((*view.inner.consts, *view.inner.carries), given, strict=True):
+        if v in inside and x in of:
+            found.setdefault(of[x], inside[v])
+    for v, x, out in zip(view.inner.carries, view.outer.carries, view.finals, strict=True):
+        if x in of:
+            of[out] = of[x]
+        elif v in inside:
+            made.add(out)

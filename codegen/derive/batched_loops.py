@@ -32,7 +32,7 @@ def loop_rows(node: Node, rows: StackedRows) -> Sequence[Atom | None]:
     spread = row_spread(node, rows.differ(node.inputs))
     if _is_branch(node) and spread.ragged:
         return _both(view, spread, rows)
-    return _loop(node, view, spread, rows)
+    return _RowLoop(node, view, spread, rows).results()
 
 
 def _is_branch(node: Node) -> bool:
@@ -119,74 +119,85 @@ class _Turns:
         return [*found, now, F.add(self.taken, cast(now, INT))] if self.stops else found
 
 
-def _loop(node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> list[Atom | None]:
-    """The rows of the results of the loop *node*, by a loop."""
-    body, params = view.body, node.params
-    inputs = {v: rows_var(v, rows.size) if v in spread.values else Var(v.aval) for v in body.inputs}
-    shapes = {v: shape for v, shape in indexed(view).items() if v in spread.values}
-    inputs.update((v, Var(Aval(v.dtype, (m, rows.size, *rest)))) for v, (m, *rest) in shapes.items())
-    turns = _Turns(node, view, rows) if spread.ragged else None
-    consts, carries = ([], []) if turns is None else (turns.consts, turns.carries)
-    mask: Var | None = None
-    if turns is None and rows.alive is not None and any(n.prim.kind in (LOOP, HOST) for n in body.nodes):
-        mask = Var(rows.alive.aval)
-        consts.append((mask, rows.alive))
-    steps = (None if view.steps is None else rows.one(view.steps)) if turns is None else turns.steps
-    stops = view.go_on is not None
-    asking, working = split_body(body) if stops else ([], body.nodes)
-    now: Atom | None = None
-    with building(Builder()) as builder:
-        builder.notes = current_builder().notes
-        whole = {v: first(x, v.shape) if v in shapes else x for v, x in inputs.items() if v in spread.values}
-        inside = rows.within(
-            whole,
-            {v: x for v, x in inputs.items() if v not in spread.values},
-            turns.alive if turns is not None and stops else mask, second=True,
+class _RowLoop:
+    """The loop *node* for all rows.  ``shapes``: of values that are indexed, which lie in another order of axes.
+    ``consts`` and ``carries``: pairs, beside those of *node*, of the value in the body and the operand."""
+
+    def __init__(self, node: Node, view: LoopView, spread: RowSpread, rows: StackedRows) -> None:
+        self.node, self.view, self.spread, self.rows = node, view, spread, rows
+        differ = spread.values
+        self.shapes = {v: shape for v, shape in indexed(view).items() if v in differ}
+        self.inputs = {v: rows_var(v, rows.size) if v in differ else Var(v.aval) for v in view.body.inputs}
+        self.inputs.update((v, Var(Aval(v.dtype, (m, rows.size, *rest)))) for v, (m, *rest) in self.shapes.items())
+        self.stops = view.go_on is not None
+        self.turns = turns = _Turns(node, view, rows) if spread.ragged else None
+        self.consts, self.carries = ([], []) if turns is None else (turns.consts, turns.carries)
+        self.alive: Var | None = turns.alive if turns is not None and self.stops else None
+        if turns is None and rows.alive is not None and any(n.prim.kind in (LOOP, HOST) for n in view.body.nodes):
+            self.alive = Var(rows.alive.aval)
+            self.consts.append((self.alive, rows.alive))
+        self.steps = turns.steps if turns is not None else None if view.steps is None else rows.one(view.steps)
+
+    def _body(self) -> tuple[Builder, list[Atom]]:
+        """(a body under construction, its results)."""
+        view, turns, differ, shapes = self.view, self.turns, self.spread.values, self.shapes
+        asking, working = split_body(view.body) if self.stops else ([], view.body.nodes)
+        with building(Builder()) as builder:
+            builder.notes = current_builder().notes
+            whole = {v: first(x, v.shape) if v in shapes else x for v, x in self.inputs.items() if v in differ}
+            same = {v: x for v, x in self.inputs.items() if v not in differ}
+            inside = self.rows.within(whole, same, self.alive, second=True)
+            inside.enter(asking, anew=True)
+            outputs: list[Atom] = []
+            now: Atom | None = None
+            if turns is not None:
+                now = inside.alive = turns.now(inside, view.go_on)
+                outputs += [*[reduce("any", now, (0,))] * self.stops, *turns.ends(now)]
+            elif view.go_on is not None:
+                outputs.append(inside.one(view.go_on))
+            inside.enter(working, anew=True)
+
+            def result(value: Atom, differs: bool, otherwise: Atom | None) -> Atom:
+                x = inside.whole(value) if differs else inside.one(value)
+                return x if now is None or not differs else _where(now, x, otherwise)
+
+            for v, end in zip(view.inner.carries, view.ends, strict=True):
+                x = result(end, v in differ, whole.get(v))
+                outputs.append(second(x, shapes[v]) if v in shapes else x)
+            different = self.spread.outs[before_rows(self.node.params) :]
+            outputs += [result(row, differs, None) for row, differs in zip(view.rows, different, strict=True)]
+        return builder, outputs
+
+    def _operands(self, own: Sequence[tuple[Var, Atom]], values: Sequence[Var], operands: Sequence[Atom]) -> list[Atom]:
+        """Those of the pairs that the loop has of its *own*, then *operands*, in whose places the body has *values*."""
+        return [*[x for _, x in own], *map(self._operand, values, operands)]
+
+    def _operand(self, v: Var, x: Atom) -> Atom:
+        if v not in self.spread.values:
+            return self.rows.one(x)
+        shape = x.aval.shape if v in self.view.inner.xs else self.shapes.get(v)
+        return self.rows.whole(x) if shape is None else second(self.rows.whole(x), shape)
+
+    def results(self) -> list[Atom | None]:
+        """The rows of the results of the node; those of results that are the same in all rows are noted."""
+        node, rows, turns, (inner, outer) = self.node, self.rows, self.turns, (self.view.inner, self.view.outer)
+        builder, outputs = self._body()
+        order = [v for v, _ in self.consts] + [self.inputs[v] for v in inner.consts]
+        order += [v for v, _ in self.carries] + [self.inputs[v] for v in (*inner.carries, *inner.xs)]
+        found = loop(
+            Graph(order, live_nodes(builder.nodes, outputs), outputs),
+            self._operands(self.consts, inner.consts, outer.consts),
+            self._operands(self.carries, inner.carries, outer.carries), self._operands((), inner.xs, outer.xs),
+            node.params["length"], node.params["reverse"], steps=self.steps, stops=self.stops,
         )  # fmt: skip
-        inside.enter(asking, anew=True)
-        outputs: list[Atom] = []
-        if turns is not None:
-            now = inside.alive = turns.now(inside, view.go_on)
-            outputs += [*[reduce("any", now, (0,))] * stops, *turns.ends(now)]
-        elif view.go_on is not None:
-            outputs.append(inside.one(view.go_on))
-        inside.enter(working, anew=True)
-
-        def result(value: Atom, differs: bool, otherwise: Atom | None) -> Atom:
-            x = inside.whole(value) if differs else inside.one(value)
-            return x if now is None or not differs else _where(now, x, otherwise)
-
-        for v, end in zip(view.inner.carries, view.ends, strict=True):
-            x = result(end, v in spread.values, whole.get(v))
-            outputs.append(second(x, shapes[v]) if v in shapes else x)
-        different = spread.outs[before_rows(params) :]
-        outputs += [result(row, differs, None) for row, differs in zip(view.rows, different, strict=True)]
-
-    def outside(v: Var, x: Atom) -> Atom:
-        if v not in spread.values:
-            return rows.one(x)
-        shape = x.aval.shape if v in steps_of else shapes.get(v)
-        return rows.whole(x) if shape is None else second(rows.whole(x), shape)
-
-    steps_of = {*view.inner.xs}
-    order = [
-        *[v for v, _ in consts], *[inputs[v] for v in view.inner.consts],
-        *[v for v, _ in carries], *[inputs[v] for v in (*view.inner.carries, *view.inner.xs)],
-    ]  # fmt: skip
-    found = loop(
-        Graph(order, live_nodes(builder.nodes, outputs), outputs),
-        [*[x for _, x in consts], *map(outside, view.inner.consts, view.outer.consts)],
-        [*[x for _, x in carries], *map(outside, view.inner.carries, view.outer.carries)],
-        list(map(outside, view.inner.xs, view.outer.xs)), params["length"], params["reverse"], steps=steps, stops=stops,
-    )  # fmt: skip
-    own, count = len(carries), len(view.finals)
-    finals, rest = found[own : own + count], found[own + count :]
-    ran = [found[own - 1] if turns is not None else rest[0]] if stops else []
-    results = [*finals, *ran, *rest[stops:]]
-    turned = {*view.stacked, *[out for v, out in zip(view.inner.carries, view.finals, strict=True) if v in shapes]}
-    given: list[Atom | None] = []
-    for out, x, differs in zip(node.outs, results, spread.outs, strict=False):
-        if not differs:
-            rows.same[out] = x
-        given.append((first(x, out.shape) if out in turned else x) if differs else None)
-    return given
+        own, count = len(self.carries), len(self.view.finals)
+        finals, rest = found[own : own + count], found[own + count :]
+        ran = [found[own - 1] if turns is not None else rest[0]] if self.stops else []
+        indexed_ends = [out for v, out in zip(inner.carries, self.view.finals, strict=True) if v in self.shapes]
+        turned = {*self.view.stacked, *indexed_ends}
+        given: list[Atom | None] = []
+        for out, x, differs in zip(node.outs, [*finals, *ran, *rest[self.stops :]], self.spread.outs, strict=False):
+            if not differs:
+                rows.same[out] = x
+            given.append((first(x, out.shape) if out in turned else x) if differs else None)
+        return given

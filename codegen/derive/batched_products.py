@@ -130,14 +130,12 @@ def _contracted(prim: Primitive, x: Factor, y: Factor, shape: Ints, summed: Ints
         x, y = y, x
     if 0 not in x.dims or 0 in y.dims:
         return None
-    here, there = set(x.dims), set(y.dims)
-    long = [a for a, n in enumerate(shape) if n != 1]
-    both = [a for a in long if a in here and a in there]
-    inner, batch = [a for a in both if a in summed], [a for a in both if a not in summed]
-    lines, columns = [a for a in long if a in here - there], [a for a in long if a in there - here]
-    alone = [a for a in long if a not in here | there]
+    long = {a for a, n in enumerate(shape) if n != 1}
+    here, there = long.intersection(x.dims), long.intersection(y.dims)
+    inner, batch = sorted((here & there).intersection(summed)), sorted((here & there).difference(summed))
+    lines, columns = sorted(here - there), sorted(there - here)
     sizes = [math.prod([shape[a] for a in group]) for group in (lines, inner, columns)]
-    if alone or set(summed) & {*lines, *columns} or min(sizes) < FEW:
+    if long - here - there or set(summed) & {*lines, *columns} or min(sizes) < FEW:
         return None
     left, ta = _matrices(x, batch, lines, inner, shape)
     right, tb = _matrices(y, batch, inner, columns, shape)

@@ -13,13 +13,14 @@ them as further results (``add_results``): a sum is not.  The derivative is made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from ...tracer.ir.graph import Atom, Builder, Graph, Lit, Node, Var, building, current_builder, live_nodes, structural
 from ...tracer.ir.primitive import LOOP
 from ...tracer.ops.closure_conversion import needed_carries
-from ...tracer.ops.control import add_results, before_consts, before_rows, loop, loop_view
+from ...tracer.ops.control import LoopView, add_results, before_consts, before_rows, loop, loop_view
 from ...tracer.ops.elementwise import F, broadcast_to
 from ...tracer.ops.shape import zeros
 from .activity import loop_activity, reached
@@ -63,90 +64,136 @@ def loop_vjp(
 
     Raises ``TooMuch``, with nothing changed, where the loop should be split first.
     """
-    view = loop_view(node)
-    body, inner, outer, ends, rows = view.body, view.inner, view.outer, view.ends, view.rows
-    count, length = len(inner.carries), node.params["length"]
-    lead, first = before_consts(node.params), before_rows(node.params)
-    active, _ = loop_activity(node, wants)
-    known_rows = [k for k, y in enumerate(rows) if cts[first + k] is not None and y in active]
-    # the carries whose cotangents are not zero in every step
-    carries, needed = needed_carries(
-        inner.carries,
-        [k for k in range(count) if cts[k] is not None and inner.carries[k] in active],
-        lambda moving: reached(body.nodes, [*(ends[k] for k in moving), *(rows[k] for k in known_rows)], active),
-    )
-    wanted = dict(zip(body.inputs, wants[lead:], strict=True))
-    consts = [k for k, v in enumerate(inner.consts) if wanted[v] and v in needed]
-    xs = [k for k, v in enumerate(inner.xs) if wanted[v] and v in needed]
-    ct_carries = [Var(inner.carries[k].aval) for k in carries]
-    ct_rows = [Var(rows[k].aval) for k in known_rows]
-    sources = [*[inner.carries[k] for k in carries], *[inner.consts[k] for k in consts], *[inner.xs[k] for k in xs]]
-    builder, forward, found, delicate = _derived(
-        body, [*zip([ends[k] for k in carries], ct_carries, strict=True)],
-        [(rows[k], ct, doubts[first + k]) for k, ct in zip(known_rows, ct_rows, strict=True)],
-        sources, [ZEROS if cts[k] is None else doubts[k] for k in carries], reverse_mode,
-    )  # fmt: skip
-    with building(builder):
-        grads = iter(found)
-        new_cts = [materialise(next(grads), inner.carries[k]) for k in carries]
-        shares = {k: ct for k in consts if (ct := next(grads)) is not None}
-        producers = {out: n for n in builder.nodes for out in n.outs}
-        products = {k: p for k, ct in shares.items() if (p := as_product(ct, producers)) is not None}
-        products = {k: p for k, p in products.items() if not {p.x, p.y} & set(inner.consts) and view.ran is None}
-        summed = [k for k in shares if k not in products]
-        sums = [Var(inner.consts[k].aval) for k in summed]
-        totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(summed, sums, strict=True)]
-        ct_xs = [materialise(next(grads), inner.xs[k]) for k in xs]
+    adjoint = _LoopAdjoint(node, cts, wants, doubts, known)
+    adjoint.derive(reverse_mode)
+    return adjoint.store() or adjoint.contributions(adjoint.run())
 
-    factors = dict.fromkeys(v for p in products.values() for v in (p.x, p.y))
-    storable = [*inner.carries, *[out for n in forward for out in n.outs[_unstored(n) :]]]
-    given = {*body.inputs, *ct_rows, *storable}  # values with rows, and loop-invariant ones
-    made = [v for v in factors if v not in given]
-    outputs = [*new_cts, *totals, *ct_xs, *made]
-    anyway = {v: v in factors for v in storable}
-    stored = values_to_store(node, builder.nodes, outputs, anyway, forward, inner=known is not None)
-    if may_split(node) and worth_splitting(node, [*stored, *made]):
-        return TooMuch(stored_bytes(node, [*stored, *made]))
-    nodes = live_nodes(_without(builder.nodes, set(stored)), outputs)
-    read = {a for n in nodes for a in n.inputs} | {a for a in outputs if isinstance(a, Var)}
-    kept = [k for k, v in enumerate(inner.consts) if v in read]
-    if any(out in stored for n in forward if n.prim.kind == LOOP for out in n.outs):
-        node.params = {**node.params, "body": Graph(body.inputs, fresh(forward), body.outputs)}
-    trajectory = dict(zip(stored, add_results(node, stored), strict=True))
-    saved = [v for v in stored if v in read]
-    kept_xs = [k for k, v in enumerate(inner.xs) if v in read]
-    inputs = [
-        *[inner.consts[k] for k in kept], *ct_carries, *sums, *saved, *[inner.xs[k] for k in kept_xs], *ct_rows,
-    ]  # fmt: skip
-    before = [known[lead + k] if known and inner.consts[k].shape else None for k in summed]
-    starts = [
-        *[materialise(cts[k], inner.carries[k]) for k in carries],
-        *[materialise(ct, v) for v, ct in zip(sums, before, strict=True)],
-    ]
-    row_cts = [materialise(cts[first + k], node.outs[first + k]) for k in known_rows]
-    results = loop(
-        Graph(inputs, nodes, outputs),
-        [outer.consts[k] for k in kept], starts,
-        [*[trajectory[v] for v in saved], *[outer.xs[k] for k in kept_xs], *row_cts],
-        length, not node.params["reverse"], steps=view.ran,
-    )  # fmt: skip
-    contributions: list[Atom | None] = [None] * len(body.inputs)
-    places = [*[len(inner.consts) + k for k in carries], *summed, *[len(inner.consts) + count + k for k in xs]]
-    for place, result in zip(places, results, strict=False):
-        contributions[place] = result
-    stacked: dict[Var, Atom] = {**trajectory, **dict(zip(inner.xs, outer.xs, strict=True))}
-    stacked.update(zip(ct_rows, row_cts, strict=True))
-    stacked.update(zip(made, results[len(places) :], strict=True))
-    for k, p in products.items():
-        contributions[k] = sum_of_products(stacked[p.x], stacked[p.y], p.ta, p.tb)
-    # with no iteration, and in rows beyond the trip count, cotangents are exactly zero
-    sure = view.ran is None and length > 0
-    held = [NONE if sure else Doubt(zeros=True, infinite=any(d.infinite for d in doubts))] * len(body.inputs)
-    for v, doubt in zip(sources, delicate, strict=True):
-        place = body.inputs.index(v)
-        held[place] = held[place].also(doubt)
-    continued = [lead + k for k, ct in zip(summed, before, strict=True) if ct is not None]
-    return [None] * lead + contributions, [NONE] * lead + held, continued
+
+def _pick(values: Sequence[Any], places: Iterable[int]) -> list[Any]:
+    return [values[k] for k in places]
+
+
+class _LoopAdjoint:
+    """The adjoint of one loop.  ``carries``, ``consts``, ``xs``, ``rows``: the places of those of its carries, operands
+    and stacked results that have cotangents in some step."""
+
+    def __init__(
+        self, node: Node, cts: Sequence[Atom | None], wants: Sequence[bool], doubts: Sequence[Doubt],
+        known: Sequence[Atom | None] | None,
+    ) -> None:  # fmt: skip
+        self.node, self.cts, self.doubts, self.known = node, cts, doubts, known
+        self.view = view = loop_view(node)
+        body, inner = view.body, view.inner
+        self.lead, self.first = before_consts(node.params), before_rows(node.params)
+        active, _ = loop_activity(node, wants)
+        self.rows = [k for k, y in enumerate(view.rows) if cts[self.first + k] is not None and y in active]
+        # the carries whose cotangents are not zero in every step
+        self.carries, needed = needed_carries(
+            inner.carries,
+            [k for k, v in enumerate(inner.carries) if cts[k] is not None and v in active],
+            lambda moving: reached(body.nodes, [*_pick(view.ends, moving), *_pick(view.rows, self.rows)], active),
+        )
+        wanted = {v for v, want in zip(body.inputs, wants[self.lead :], strict=True) if want and v in needed}
+        self.consts = [k for k, v in enumerate(inner.consts) if v in wanted]
+        self.xs = [k for k, v in enumerate(inner.xs) if v in wanted]
+        self.sources = [*_pick(inner.carries, self.carries), *_pick(inner.consts, self.consts)]
+        self.sources += _pick(inner.xs, self.xs)
+        self.ct_carries = [Var(v.aval) for v in _pick(inner.carries, self.carries)]
+        self.ct_rows = [Var(v.aval) for v in _pick(view.rows, self.rows)]
+
+    def derive(self, reverse_mode: Reverse) -> None:
+        """Make the backward body: new cotangents of the carries, sums for consts, cotangents of rows of xs.  A sum of
+        products over the steps is one product after the loop."""
+        view, inner = self.view, self.view.inner
+        rows = zip(self.rows, self.ct_rows, strict=True)
+        self.builder, self.forward, found, self.delicate = _derived(
+            view.body, list(zip(_pick(view.ends, self.carries), self.ct_carries, strict=True)),
+            [(view.rows[k], ct, self.doubts[self.first + k]) for k, ct in rows], self.sources,
+            [ZEROS if self.cts[k] is None else self.doubts[k] for k in self.carries], reverse_mode,
+        )  # fmt: skip
+        with building(self.builder):
+            grads = iter(found)
+            new_cts = [materialise(next(grads), v) for v in _pick(inner.carries, self.carries)]
+            shares = {k: ct for k in self.consts if (ct := next(grads)) is not None}
+            self.products = self._products(shares)
+            self.summed = [k for k in shares if k not in self.products]
+            self.sums = [Var(v.aval) for v in _pick(inner.consts, self.summed)]
+            totals = [F.add(v, materialise(shares[k], v)) for k, v in zip(self.summed, self.sums, strict=True)]
+            ct_xs = [materialise(next(grads), v) for v in _pick(inner.xs, self.xs)]
+        self.outputs = [*new_cts, *totals, *ct_xs]
+
+    def _products(self, shares: Mapping[int, Atom]) -> dict[int, Any]:
+        """The shares of consts that are products whose factors have rows."""
+        if self.view.ran is not None:
+            return {}
+        producers = {out: n for n in self.builder.nodes for out in n.outs}
+        found = {k: as_product(ct, producers) for k, ct in shares.items()}
+        consts = self.view.inner.consts
+        return {k: p for k, p in found.items() if p is not None and not {p.x, p.y} & set(consts)}
+
+    def store(self) -> TooMuch | None:
+        """Choose what the forward loop stores, and have it do that, unless it is too much."""
+        node, inner, forward = self.node, self.view.inner, self.forward
+        factors = dict.fromkeys(v for p in self.products.values() for v in (p.x, p.y))
+        storable = [*inner.carries, *[out for n in forward for out in n.outs[_unstored(n) :]]]
+        given = {*self.view.body.inputs, *self.ct_rows, *storable}  # values with rows, and loop-invariant ones
+        self.made = [v for v in factors if v not in given]
+        self.outputs += self.made
+        anyway = {v: v in factors for v in storable}
+        inside = self.known is not None
+        stored = values_to_store(node, self.builder.nodes, self.outputs, anyway, forward, inner=inside)
+        if may_split(node) and worth_splitting(node, [*stored, *self.made]):
+            return TooMuch(stored_bytes(node, [*stored, *self.made]))
+        self.nodes = live_nodes(_without(self.builder.nodes, set(stored)), self.outputs)
+        if any(out in stored for n in forward if n.prim.kind == LOOP for out in n.outs):
+            body = self.view.body
+            node.params = {**node.params, "body": Graph(body.inputs, fresh(forward), body.outputs)}
+        self.trajectory: dict[Var, Atom] = dict(zip(stored, add_results(node, stored), strict=True))
+        return None
+
+    def run(self) -> Sequence[Atom]:
+        """The results of the backward loop."""
+        node, inner, outer = self.node, self.view.inner, self.view.outer
+        read = {a for n in self.nodes for a in n.inputs} | {a for a in self.outputs if isinstance(a, Var)}
+        consts = [k for k, v in enumerate(inner.consts) if v in read]
+        xs = [k for k, v in enumerate(inner.xs) if v in read]
+        saved = [v for v in self.trajectory if v in read]
+        inputs = [*_pick(inner.consts, consts), *self.ct_carries, *self.sums, *saved]
+        inputs += [*_pick(inner.xs, xs), *self.ct_rows]
+        known, lead = self.known, self.lead
+        self.before = [known[lead + k] if known and inner.consts[k].shape else None for k in self.summed]
+        starts = [materialise(self.cts[k], inner.carries[k]) for k in self.carries]
+        starts += [materialise(ct, v) for v, ct in zip(self.sums, self.before, strict=True)]
+        row_cts = [materialise(self.cts[self.first + k], node.outs[self.first + k]) for k in self.rows]
+        results = loop(
+            Graph(inputs, self.nodes, self.outputs), _pick(outer.consts, consts), starts,
+            [*[self.trajectory[v] for v in saved], *_pick(outer.xs, xs), *row_cts],
+            node.params["length"], not node.params["reverse"], steps=self.view.ran,
+        )  # fmt: skip
+        self.stacked = {**self.trajectory, **dict(zip(inner.xs, outer.xs, strict=True))}
+        self.stacked.update(zip(self.ct_rows, row_cts, strict=True))
+        self.stacked.update(zip(self.made, results[len(results) - len(self.made) :], strict=True))
+        return results
+
+    def contributions(self, results: Sequence[Atom]) -> tuple[list[Atom | None], list[Doubt], list[int]]:
+        """The result of ``loop_vjp``, of the *results* of the backward loop."""
+        body, inner, lead = self.view.body, self.view.inner, self.lead
+        found: list[Atom | None] = [None] * len(body.inputs)
+        before_xs = len(inner.consts) + len(inner.carries)
+        places = [*[len(inner.consts) + k for k in self.carries], *self.summed, *[before_xs + k for k in self.xs]]
+        for place, result in zip(places, results, strict=False):
+            found[place] = result
+        for k, p in self.products.items():
+            found[k] = sum_of_products(self.stacked[p.x], self.stacked[p.y], p.ta, p.tb)
+        # with no iteration, and in rows beyond the trip count, cotangents are exactly zero
+        sure = self.view.ran is None and self.node.params["length"] > 0
+        infinite = any(d.infinite for d in self.doubts)
+        held = [NONE if sure else Doubt(zeros=True, infinite=infinite)] * len(body.inputs)
+        for v, doubt in zip(self.sources, self.delicate, strict=True):
+            place = body.inputs.index(v)
+            held[place] = held[place].also(doubt)
+        continued = [lead + k for k, ct in zip(self.summed, self.before, strict=True) if ct is not None]
+        return [None] * lead + found, [NONE] * lead + held, continued
 
 
 def _unstored(node: Node) -> int:
@@ -199,40 +246,27 @@ def loop_jvp(
     view = loop_view(node)
     body, inner, outer = view.body, view.inner, view.outer
     count, first = len(inner.carries), len(inner.consts)
-    given = [t is not None for t in tangents]
-    active, results = loop_activity(node, given)
+    active, results = loop_activity(node, [t is not None for t in tangents])
     moving = [k for k, v in enumerate(inner.carries) if v in active]
     rows = [k for k, out in enumerate(view.stacked) if out in results]
     lead = before_consts(node.params)
-    tangents, given, doubts = tangents[lead:], given[lead:], doubts[lead:]
-    consts = [k for k in range(first) if given[k] and inner.consts[k].aval.is_float]
-    xs = [k for k, v in enumerate(inner.xs) if given[first + count + k] and v.aval.is_float]
-    sources = [*[inner.consts[k] for k in consts], *[inner.carries[k] for k in moving], *[inner.xs[k] for k in xs]]
-    dots = {v: Var(v.aval) for v in sources}
-    doubted = {v for v, doubt in zip(body.inputs, doubts, strict=True) if doubt}
-    wanted = [*[view.ends[k] for k in moving], *[view.rows[k] for k in rows]]
-    while True:
-        with building(Builder()) as builder:
-            builder.adopt(fresh(body.nodes))
-            pushed, held = forward_mode(list(builder.nodes), dots, doubted, wanted)
-            ends = [materialise(_tangent(pushed, view.ends[k]), inner.carries[k]) for k in moving]
-            stacked = [materialise(_tangent(pushed, view.rows[k]), view.rows[k]) for k in rows]
-        more = {v for v, end in zip(inner.carries, view.ends, strict=True) if end in held} - doubted
-        if not more:
-            break
-        doubted |= more
+    tangents, doubts = tangents[lead:], doubts[lead:]
+    given = {v for v, t in zip(body.inputs, tangents, strict=True) if t is not None and v.aval.is_float}
+    consts = [k for k, v in enumerate(inner.consts) if v in given]
+    xs = [k for k, v in enumerate(inner.xs) if v in given]
+    # of each part: the inputs of the body, the operands, the places of those that have tangents, where they begin
+    parts = list(zip(inner, outer, (consts, moving, xs), (0, first, first + count), strict=True))
+    dots = {v: Var(v.aval) for values, _, places, _ in parts for v in _pick(values, places)}
+    doubted = set(compress(body.inputs, doubts))
+    builder, dot_ends, held = _pushed(view, dots, doubted, moving, rows, forward_mode)
     asked = [] if view.go_on is None else [view.go_on]
-    outputs = [*asked, *view.ends, *ends, *stacked]
-    inputs = [
-        *inner.consts, *[dots[inner.consts[k]] for k in consts],
-        *inner.carries, *[dots[inner.carries[k]] for k in moving],
-        *inner.xs, *[dots[inner.xs[k]] for k in xs],
-    ]  # fmt: skip
+    outputs = [*asked, *view.ends, *dot_ends]
+    inputs = [x for values, _, places, _ in parts for x in (*values, *[dots[v] for v in _pick(values, places)])]
+    given_consts, given_carries, given_xs = [
+        [*values, *[materialise(tangents[begin + k], values[k]) for k in places]] for _, values, places, begin in parts
+    ]
     found = loop(
-        Graph(inputs, live_nodes(builder.nodes, outputs), outputs),
-        [*outer.consts, *[materialise(tangents[k], outer.consts[k]) for k in consts]],
-        [*outer.carries, *[materialise(tangents[first + k], outer.carries[k]) for k in moving]],
-        [*outer.xs, *[materialise(tangents[first + count + k], outer.xs[k]) for k in xs]],
+        Graph(inputs, live_nodes(builder.nodes, outputs), outputs), given_consts, given_carries, given_xs,
         node.params["length"], node.params["reverse"], steps=view.steps, stops=bool(asked),
     )  # fmt: skip
     pushed_out = [*found[count : count + len(moving)], *found[count + len(moving) + len(asked) :]]
@@ -240,8 +274,29 @@ def loop_jvp(
     places = [*moving, *[before_rows(node.params) + k for k in rows]]
     for place, value in zip(places, pushed_out, strict=True):
         dotted[place] = value
-    within = dict(zip(places, [*[inner.carries[k] for k in moving], *[view.rows[k] for k in rows]], strict=True))
+    within = dict(zip(places, [*_pick(inner.carries, moving), *_pick(view.rows, rows)], strict=True))
     return dotted, [within.get(place) in held for place in range(len(node.outs))]
+
+
+def _pushed(
+    view: LoopView, dots: Mapping[Var, Atom], doubted: set[Var], moving: Sequence[int], rows: Sequence[int],
+    forward_mode: Forward,
+) -> tuple[Builder, list[Atom], set[Var]]:  # fmt: skip
+    """(a body under construction, the tangents of what it ends with, the values whose tangents may be infinite)
+
+    *moving* carries and *rows* have tangents, *dots* are those of the inputs.  What is *doubted* of a carry at the end
+    of a step is so at the begin of the next: so the body is derived again until there is no more."""
+    wanted = [*_pick(view.ends, moving), *_pick(view.rows, rows)]
+    while True:
+        with building(Builder()) as builder:
+            builder.adopt(fresh(view.body.nodes))
+            pushed, held = forward_mode(list(builder.nodes), dots, doubted, wanted)
+            like = [*_pick(view.inner.carries, moving), *_pick(view.rows, rows)]
+            ends = [materialise(_tangent(pushed, x), v) for x, v in zip(wanted, like, strict=True)]
+        more = {v for v, end in zip(view.inner.carries, view.ends, strict=True) if end in held} - doubted
+        if not more:
+            return builder, ends, held
+        doubted |= more
 
 
 def _tangent(pushed: dict[Var, Atom], value: Any) -> Atom | None:

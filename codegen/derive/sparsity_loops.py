@@ -188,15 +188,20 @@ class _Steps:
                     now[k] = joined([starts[k], self._of_any(now[k], carries[k].aval.size)])
         return None
 
-    def _analysed(self, now: Sequence[Sets]) -> Analysis:
-        view, length = self.view, self.length
+    def _body(self) -> list[Node]:
+        """The body over the carries that stay the same, in place of their versions (``versions``)."""
+        carries = self.view.inner.carries
         versions = {o: k for k in self.same & self.written.keys() for n in self.written[k].nodes for o in n.outs}
+        self.versions = versions
         body = []
-        for n in view.body.nodes:
-            inputs = tuple([view.inner.carries[versions[a]] if a in versions else a for a in n.inputs])  # type: ignore[index]
+        for n in self.view.body.nodes:
+            inputs = tuple([carries[versions[a]] if a in versions else a for a in n.inputs])  # type: ignore[index]
             if versions.keys().isdisjoint(n.outs):
                 body.append(Node(n.prim, inputs, n.params, n.outs, n.site))
-        self.versions = versions
+        return body
+
+    def _analysed(self, now: Sequence[Sets]) -> Analysis:
+        view, length, body = self.view, self.length, self._body()
         rows: dict[Var, Var] = {}
         if length is not None:
             moving = [v for k, v in enumerate(view.inner.carries) if k not in self.same]

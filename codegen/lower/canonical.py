@@ -46,6 +46,11 @@ class Sym:
     def __repr__(self) -> str:
         return f"v{self.number}"
 
+    @property
+    def wide(self) -> bool:
+        """Whether it may have more than one element."""
+        return any(d != ONE for d in self.dims)
+
 
 class Const:
     """A scalar constant: ``value`` where it is structural, else ``slot``, its place among the run-time constants."""
@@ -125,125 +130,138 @@ def canonicalise(graph: Graph, *, body: bool = False, first: bool = False) -> Ca
     """
     if checks.every_graph and not body:
         check_graph(graph, weak=False)
-    bodies = {node: _body_of(node) for node in graph.nodes if node.prim.kind == LOOP}
-    axes = EqualAxes(graph, {n: ([x.dims for x in b.inputs], [x.dims for x in b.outputs]) for n, b in bodies.items()})
-    inner: set[Any] = set()
-    for places in axes.places.values():
-        for place in places if body else places[1:]:
-            if 2 <= size_of(place) <= STATIC_LIMIT:
-                inner.add(axes.find(place))
+    making = _Making(graph, body)
+    for node in graph.nodes:
+        ins = tuple([making.operand(x) for x in node.inputs])
+        making.ops.append((making.loop if node.prim.kind == LOOP else making.op)(node, ins))
+    for atom in graph.outputs:
+        making.output(atom, first)
+    results = len(making.outputs)
+    for guard in graph.guards:
+        making.guard(guard)
+    return making.canonical(results)
 
-    sizes: list[int] = [1]
-    static: dict[Dim, int] = {ONE: 1}
-    table: dict[Any, Dim] = {}
-    starts: dict[int, Dim] = {}
-    tokens: list[Any] = []
 
-    def dim(place: Place) -> Dim:
+class _Making:
+    """A canonical form that is being made, as its signature is (``tokens``)."""
+
+    def __init__(self, graph: Graph, body: bool) -> None:
+        self.bodies = {node: _body_of(node) for node in graph.nodes if node.prim.kind == LOOP}
+        dims = {n: ([x.dims for x in b.inputs], [x.dims for x in b.outputs]) for n, b in self.bodies.items()}
+        self.axes = EqualAxes(graph, dims)
+        self._inner: set[Any] = set()  # axes whose small sizes are static
+        for places in self.axes.places.values():
+            for place in places if body else places[1:]:
+                if 2 <= size_of(place) <= STATIC_LIMIT:
+                    self._inner.add(self.axes.find(place))
+        self.sizes: list[int] = [1]
+        self.static: dict[Dim, int] = {ONE: 1}
+        self.consts: list[bytes] = []
+        self.ops: list[CanonicalOp] = []
+        self.outputs: list[Operand] = []
+        self._dims: dict[Any, Dim] = {}
+        self._starts: dict[int, Dim] = {}
+        self._numbers: dict[Var, Sym] = {}
+        self.inputs = [self.define(v) for v in (*graph.inputs, *[v for v, _ in graph.consts])]
+        self._taken: set[Operand] = set(self.inputs)
+        self.tokens: list[Any] = [tuple([(s.dtype.char, s.dims) for s in self.inputs])]
+
+    def dim(self, place: Place) -> Dim:
         size = size_of(place)
         if size == 1:
             return ONE
-        root = axes.find(place)
-        found = table.get(root)
+        root = self.axes.find(place)
+        found = self._dims.get(root)
         if found is None:
-            found = table[root] = len(sizes)
-            sizes.append(size)
-            if root in inner:
-                static[found] = size
+            found = self._dims[root] = len(self.sizes)
+            self.sizes.append(size)
+            if root in self._inner:
+                self.static[found] = size
         return found
 
-    numbers: dict[Var, Sym] = {}
-
-    def define(var: Var) -> Sym:
-        sym = Sym(len(numbers), var.aval.dtype, tuple(dim(p) for p in axes.places[var]))
-        numbers[var] = sym
+    def define(self, var: Var) -> Sym:
+        sym = Sym(len(self._numbers), var.aval.dtype, tuple([self.dim(p) for p in self.axes.places[var]]))
+        self._numbers[var] = sym
         return sym
 
-    consts: list[bytes] = []
-
-    def operand(atom: Any) -> Operand:
+    def operand(self, atom: Any) -> Operand:
         if isinstance(atom, Var):
-            return numbers[atom]
+            return self._numbers[atom]
         if atom.structural:
             return Const(atom.aval.dtype, atom.value, None)
-        consts.append(np.asarray(atom.value).tobytes().ljust(8, b"\0"))
-        return Const(atom.aval.dtype, None, len(consts) - 1)
+        self.consts.append(np.asarray(atom.value).tobytes().ljust(8, b"\0"))
+        return Const(atom.aval.dtype, None, len(self.consts) - 1)
 
-    def token(x: Operand) -> Any:
-        if isinstance(x, Sym):
-            return x.number
-        return ("c", x.dtype.char) if x.slot is not None else ("k", x.dtype.char, np.asarray(x.value).tobytes())
-
-    def start_of(value: int) -> Any:
+    def start_of(self, value: int) -> Any:
         if -SMALL_START <= value <= SMALL_START:
             return value
-        if value not in starts:
-            starts[value] = len(sizes)
-            sizes.append(value)
-        return ("s", starts[value])
+        if value not in self._starts:
+            self._starts[value] = len(self.sizes)
+            self.sizes.append(value)
+        return ("s", self._starts[value])
 
-    inputs = [define(v) for v in graph.inputs] + [define(v) for v, _ in graph.consts]
-    tokens.append(tuple((s.dtype.char, s.dims) for s in inputs))
-
-    def loop_op(node: Node, ins: tuple[Operand, ...]) -> CanonicalOp:
-        part = bodies[node]
-        place = Body(part, len(sizes), len(consts), node.params["body"])
-        sizes.extend(int(n) for n in part.sizes)
-        consts.extend(part.consts[k : k + 1].tobytes() for k in range(len(part.consts)))
-        outs = tuple(define(v) for v in node.outs)
+    def loop(self, node: Node, ins: tuple[Operand, ...]) -> CanonicalOp:
+        part = self.bodies[node]
+        place = Body(part, len(self.sizes), len(self.consts), node.params["body"])
+        self.sizes.extend(int(n) for n in part.sizes)
+        self.consts.extend(part.consts[k : k + 1].tobytes() for k in range(len(part.consts)))
+        outs = tuple([self.define(v) for v in node.outs])
         rest = {name: node.params.get(name, False) for name in ("consts", "carries", "reverse", "counted", "stops")}
-        length = dim(axes.lengths[node])
+        length = self.dim(self.axes.lengths[node])
         shown = (part.key, place.sizes_at, place.consts_at, length, *rest.values())
-        tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, tuple(s.dims for s in outs)))
+        self.tokens.append((node.prim.name, tuple(map(_token, ins)), shown, tuple([s.dims for s in outs])))
         return CanonicalOp(node.prim, ins, {"body": place, "length": length, **rest}, outs[0], node.site, outs[1:])
 
-    ops = []
-    for node in graph.nodes:
-        ins = tuple(operand(a) for a in node.inputs)
-        if node.prim.kind == LOOP:
-            ops.append(loop_op(node, ins))
-            continue
-        outs = tuple([define(v) for v in node.outs])
+    def op(self, node: Node, ins: tuple[Operand, ...]) -> CanonicalOp:
+        outs = tuple([self.define(v) for v in node.outs])
         params = {}
         for name, value in node.params.items():
             if name in ("shape", "size", "count"):
                 continue  # the dims of the result say it
-            params[name] = tuple(start_of(v) for v in value) if name == "start" else value
+            params[name] = tuple([self.start_of(v) for v in value]) if name == "start" else value
         if node.prim.name in ("pad", "update"):
             placed = node.inputs[0 if node.prim.name == "pad" else 1].aval.shape
             params["edge"] = is_edge_pad(placed, node.out.aval.shape)
-        ops.append(CanonicalOp(node.prim, ins, params, outs[0], node.site, outs[1:]))
-        shown = tuple(str(v) if isinstance(v, np.dtype) else v for v in params.values())
-        tokens.append((node.prim.name, tuple(token(x) for x in ins), shown, *[(s.dtype.char, s.dims) for s in outs]))
-    outputs: list[Operand] = []
-    taken: set[Operand] = set(inputs)
-    for atom in graph.outputs:
-        x = operand(atom)
-        tokens.append(("out", token(x)))
-        if isinstance(x, Const) or x in taken:  # each result has a buffer of its own
-            copy = Sym(len(numbers) + len(ops), x.dtype, x.dims)
-            ops.insert(0 if first and not outputs else len(ops), CanonicalOp(COPY, (x,), {}, copy, None))
+        shown = tuple([str(v) if isinstance(v, np.dtype) else v for v in params.values()])
+        made = [(s.dtype.char, s.dims) for s in outs]
+        self.tokens.append((node.prim.name, tuple(map(_token, ins)), shown, *made))
+        return CanonicalOp(node.prim, ins, params, outs[0], node.site, outs[1:])
+
+    def output(self, atom: Any, first: bool) -> None:
+        x = self.operand(atom)
+        self.tokens.append(("out", _token(x)))
+        if isinstance(x, Const) or x in self._taken:  # each result has a buffer of its own
+            copy = self._further(x.dtype, x.dims)
+            at = 0 if first and not self.outputs else len(self.ops)
+            self.ops.insert(at, CanonicalOp(COPY, (x,), {}, copy, None))
             x = copy
-        taken.add(x)
-        outputs.append(x)
-    results = len(outputs)
-    for guard in graph.guards:
-        ops.append(_guard_op(guard, operand, define_bool := Sym(len(numbers) + len(ops), np.dtype(bool), ())))
-        outputs.append(define_bool)
-        tokens.append(("guard", token(ops[-1].ins[0]), token(ops[-1].ins[1])))
-    tokens.append(tuple(sorted(static.items())))
-    canonical = Canonical(
-        inputs,
-        ops,
-        outputs,
-        results,
-        static,
-        tuple(tokens),
-        np.array(sizes, np.int64),
-        np.frombuffer(b"".join(consts), np.int64).copy(),
-    )
-    canonical.producers = {out: op for op in ops for out in op.outs}
-    return canonical
+        self._taken.add(x)
+        self.outputs.append(x)
+
+    def guard(self, guard: Any) -> None:
+        op = _guard_op(guard, self.operand, self._further(np.dtype(bool), ()))
+        self.ops.append(op)
+        self.outputs.append(op.out)
+        self.tokens.append(("guard", _token(op.ins[0]), _token(op.ins[1])))
+
+    def _further(self, dtype: np.dtype, dims: tuple[Dim, ...]) -> Sym:
+        """A value that the graph has not."""
+        return Sym(len(self._numbers) + len(self.ops), dtype, dims)
+
+    def canonical(self, results: int) -> Canonical:
+        key = (*self.tokens, tuple(sorted(self.static.items())))
+        consts = np.frombuffer(b"".join(self.consts), np.int64).copy()
+        sizes = np.array(self.sizes, np.int64)
+        producers = {out: op for op in self.ops for out in op.outs}
+        return Canonical(
+            self.inputs, self.ops, self.outputs, results, self.static, key, sizes, consts, producers
+        )  # fmt: skip
+
+
+def _token(x: Operand) -> Any:
+    if isinstance(x, Sym):
+        return x.number
+    return ("c", x.dtype.char) if x.slot is not None else ("k", x.dtype.char, np.asarray(x.value).tobytes())
 
 
 def _guard_op(guard: Any, operand: Any, out: Sym) -> CanonicalOp:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...tracer.ir.graph import Atom, Graph, Guard, Node, Var, live_nodes, read_vars
 
@@ -37,25 +38,26 @@ def divide(graph: Graph, inputs_on_host: Sequence[bool], results_on_host: Sequen
     for node in graph.nodes:
         if _within(node.inputs, known):
             known.update(node.outs)
-    outputs = list(zip(graph.outputs, results_on_host, strict=True))
-    kept = [a for a, here in outputs if here]
+    kept, results = _apart(graph.outputs, results_on_host)
     if not _within(kept, known):
         return None
     guards = [_within([g.atom], known) for g in graph.guards]
-    results = [a for a, here in outputs if not here]
-    asked = [g for g, here in zip(graph.guards, guards, strict=True) if not here]
+    answered, asked = _apart(graph.guards, guards)
     working = [n for n in graph.nodes if not _gives_numbers(n, known)]
     working = live_nodes(working, [*results, *[g.atom for g in asked]])
     read = read_vars(working, [*results, *[g.atom for g in asked]])
     given = {*graph.inputs, *[v for v, _ in graph.consts], *[o for n in working for o in n.outs]}
     numbers = tuple([o for n in graph.nodes for o in n.outs if o in read and o not in given])
-    answered = [g for g, here in zip(graph.guards, guards, strict=True) if here]
     host, host_reads = _part(graph, graph.nodes, [*kept, *numbers], answered)
     device, device_reads = _part(graph, working, results, asked, numbers)
-    return Divided(
-        host, device, numbers, host_reads, device_reads,
-        tuple([k for k, here in enumerate(guards) if here]), tuple([k for k, here in enumerate(guards) if not here]),
-    )  # fmt: skip
+    host_guards, device_guards = _apart(range(len(guards)), guards)
+    return Divided(host, device, numbers, host_reads, device_reads, tuple(host_guards), tuple(device_guards))
+
+
+def _apart(items: Sequence[Any], on_host: Sequence[bool]) -> tuple[list[Any], list[Any]]:
+    """(those of *items* that are the host's, the others)."""
+    pairs = list(zip(items, on_host, strict=True))
+    return [x for x, here in pairs if here], [x for x, here in pairs if not here]
 
 
 def _within(atoms: Sequence[Atom], known: set[Var]) -> bool:

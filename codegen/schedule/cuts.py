@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ...tracer.ir.primitive import ELEMENTWISE, VIEW
-from ..lower.canonical import ONE, Canonical, Sym
+from ..lower.canonical import Canonical, Sym
 from .dependences import is_call
 
 MAX_ARRAYS = 24  # arrays streamed by one innermost loop; what it makes itself is at hand
@@ -30,7 +30,7 @@ def cuts(program: Canonical, stored: Collection[Sym], most_scalars: int | None =
     """Values that are to be stored, beside those that are *stored*, so that no root reads more than ``MAX_ARRAYS``
     arrays by elementwise operations alone, or evaluates more than ``MAX_VALUES`` values, and more than *most_scalars*
     without axes."""
-    scalar = sum(all(d == ONE for d in op.out.dims) for op in program.ops)
+    scalar = sum(not op.out.wide for op in program.ops)
     if most_scalars is not None and scalar > MANY:
         most_scalars = min(most_scalars, FEW_SCALARS)
     many = len(program.ops) - scalar > MANY
@@ -41,10 +41,10 @@ def cuts(program: Canonical, stored: Collection[Sym], most_scalars: int | None =
     for op in program.ops:
         if is_call(op) or op.prim.kind not in (ELEMENTWISE, VIEW):
             continue
-        wide = [x for x in op.ins if isinstance(x, Sym) and any(d != ONE for d in x.dims)]
+        wide = [x for x in op.ins if isinstance(x, Sym) and x.wide]
         if op.prim.kind == VIEW:
             values.add(op.out, [x for x in wide if x in values.parts], itself=True, view=True)
-        elif any(d != ONE for d in op.out.dims):
+        elif op.out.wide:
             arrays.add(op.out, wide)
             values.add(op.out, [x for x in wide if x in values.parts], itself=True)
         elif scalars is not None:
@@ -77,7 +77,7 @@ def _read_apart(program: Canonical, stored: Collection[Sym], flops_of_many: int 
         own = op.prim.cost if op.prim.kind == ELEMENTWISE else 0
         found = own + sum([flops.get(x, 0) for x in op.ins if isinstance(x, Sym)])
         works = own or op.prim.name in ("concat", "update")
-        apart = works and any(d != ONE for d in op.out.dims) and len(places.get(op.out, ())) > 1
+        apart = works and op.out.wide and len(places.get(op.out, ())) > 1
         if apart and found > flops_of_many:
             cut.add(op.out)
         else:

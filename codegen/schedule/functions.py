@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from ..lower.canonical import ONE, Canonical, Sym
+from ..lower.canonical import Canonical, Sym
 from .buffers import buffer_of
 from .dependences import Reads, carries, is_call
 from .loop_tree import NO_SCALARS, PLACE, ScalarPlaces, Schedule, ScheduleItem, Statement
@@ -64,9 +64,9 @@ def place_scalars(program: Canonical, schedule: Schedule, others: Collection[Sym
     mine: dict[Sym, Function] = {}
     for sym, made in schedule.where.items():
         free = isinstance(made, Statement) and not made.path and not (sym in called or sym in others)
-        if free and sym.dtype.itemsize <= PLACE and all(d == ONE for d in sym.dims):
+        if free and sym.dtype.itemsize <= PLACE and not sym.wide:
             mine[sym] = schedule.functions[made]
-    outputs = {x for x in program.outputs if isinstance(x, Sym)}
+    outputs = set(program.outputs)
     apart = {sym for sym in mine if sym.dims or carries(program.producers[sym]) or sym in outputs}
     for reader, found in schedule.reads.items():
         made = schedule.where[reader]

@@ -9,7 +9,7 @@ reasons for ``explain()``.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ...tracer.ir.primitive import ELEMENTWISE, REDUCE, VIEW
 from ...tracer.ir.refusals import Reason, Refusal
@@ -231,70 +231,81 @@ def short(program: Canonical, condition: Condition) -> bool:
     return program.static.get(condition[2], SHORT + 1) <= SHORT
 
 
+class Evaluations:
+    """How often, and where, the values that are inlined would be evaluated."""
+
+    def __init__(self, program: Canonical, placer: Placer) -> None:
+        self.program, self.placer = program, placer
+        self.uses: dict[Sym, set[tuple[int, Indices, Mask]]] = {}  # loop, position, mask in its interior
+        self.redundant: set[Sym] = set()
+        self.forced: set[Sym] = set()
+        self.per_row: set[Sym] = set()  # evaluated once a row, between inner loops
+        self.masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled, single elements too
+        self.homes: dict[Sym, set[tuple[int, int]]] = {}  # value without axes -> the functions that evaluate it
+        self._interiors: dict[int, set[Condition]] = {0: set()}  # id of a loop -> its conditions
+        function = functions_of(placer.body, placer.reads)
+        for sym, found in placer.reads.items():
+            statement = placer.where[sym]
+            assert isinstance(statement, Statement)
+            self.forced |= set(found.forced)
+            for (value, at), masks in found.inlined.items():
+                if value not in placer.stored:
+                    self.homes.setdefault(value, set()).add(
+                        function[statement.path[0] if statement.path else statement]
+                    )
+                    self._note(statement, value, at, masks)
+
+    def _note(self, statement: Statement, value: Sym, at: Indices, masks: Iterable[Mask]) -> None:
+        """*statement* evaluates *value* at a position, under each of *masks*."""
+        path, static = statement.path, self.program.static
+        if _copied_first(self.program, statement, self.program.producers[value], at):
+            self.forced.add(value)
+        home = id(path[-1]) if path else 0
+        if home not in self._interiors:
+            self._interiors[home] = set(interior(self.program, path[-1], len(path) - 1, self.placer.reads))
+        for mask in masks:
+            inner = tuple(c for c in mask if c not in self._interiors[home])
+            self.uses.setdefault(value, set()).add((home, at, inner))
+            if inner and home and path[-1].dim not in static:
+                self.masked.add(value)
+        depth = max((depends_on(i) for i in at), default=0)
+        rank = sum(d != ONE for d in value.dims)
+        if depth > rank:
+            self.redundant.add(value)
+        if depth == rank == 1 and len(path) > 1 and path[0].dim not in static:
+            self.per_row.add(value)
+
+    def too_dear(self, value: Sym, cost: int, broadcast: bool) -> bool:
+        """Whether to evaluate *value* so, each time at this *cost*, is dearer than a buffer."""
+        if not value.wide and value in self.homes:
+            rows = len({row for row, _ in self.homes[value]})
+            if (rows - 1) * cost > SCALAR_FLOPS or (len(self.homes[value]) - rows) * cost > PIECE_FLOPS:
+                return True
+        if broadcast or not (value.wide or value in self.masked):
+            return False
+        again = (len(self.uses.get(value, ())) - 1) * cost > self.placer.recompute_flops
+        redundant = value in self.redundant and cost > REDUNDANT_FLOPS
+        return again or redundant or (value in self.per_row and cost >= ROW_FLOPS)
+
+
 def worth_storing(program: Canonical, placer: Placer) -> set[Sym]:
     """Inlined values whose recomputation would cost more than a buffer."""
-    uses: dict[Sym, set[tuple[int, Indices, Mask]]] = {}  # loop, position, mask in its interior
-    redundant: dict[Sym, bool] = {}
-    forced: set[Sym] = set()
-    per_row: set[Sym] = set()  # evaluated once a row, between inner loops
-    masked: set[Sym] = set()  # evaluated under conditions in a loop that is not unrolled, single elements too
-    interiors: dict[int, set[Condition]] = {}  # id of a loop -> its conditions
-    function = functions_of(placer.body, placer.reads)
-    homes: dict[Sym, set[tuple[int, int]]] = {}  # value without axes -> the functions that evaluate it
-    for sym, found in placer.reads.items():
-        statement = placer.where[sym]
-        assert isinstance(statement, Statement)
-        home = id(statement.path[-1]) if statement.path else 0
-        if home and home not in interiors:
-            interiors[home] = set(interior(program, statement.path[-1], len(statement.path) - 1, placer.reads))
-        forced |= set(found.forced)
-        for value, at in found.inlined:
-            if value not in placer.stored and _copied_first(program, statement, program.producers[value], at):
-                forced.add(value)
-        for (value, at), masks in found.inlined.items():
-            if value in placer.stored:
-                continue
-            homes.setdefault(value, set()).add(function[statement.path[0] if statement.path else statement])
-            for mask in masks:
-                inner = tuple(c for c in mask if not home or c not in interiors[home])
-                uses.setdefault(value, set()).add((home, at, inner))
-                if inner and home and statement.path[-1].dim not in program.static:
-                    masked.add(value)
-            depth = max((depends_on(i) for i in at), default=0)
-            rank = sum(d != ONE for d in value.dims)
-            if depth > rank:
-                redundant[value] = True
-            if depth == rank == 1 and len(statement.path) > 1 and statement.path[0].dim not in program.static:
-                per_row.add(value)
+    evaluations = Evaluations(program, placer)
     costs: dict[Sym, int] = {}
     flagged: set[Sym] = set()
+    consumers: dict[Sym, set[Sym]] = {}
     for op in program.ops:
+        sources = [x for x in op.ins if isinstance(x, Sym)]
+        for x in sources:
+            consumers.setdefault(x, set()).add(op.out)
         if op.out in placer.stored or is_call(op):
             continue
         own = op.prim.cost if op.prim.kind == ELEMENTWISE else CHOICE_FLOPS if op.prim.name == "concat" else 0
-        cost = own + sum(costs.get(x, 0) for x in op.ins if isinstance(x, Sym))
-        costs[op.out] = cost
-        wide = any(d != ONE for d in op.out.dims)
-        extra = len(uses.get(op.out, ())) - 1
-        if not wide and op.out in homes:
-            rows = len({row for row, _ in homes[op.out]})
-            if (rows - 1) * cost > SCALAR_FLOPS or (len(homes[op.out]) - rows) * cost > PIECE_FLOPS:
-                flagged.add(op.out)
-        if op.prim.name == "broadcast" or not (wide or op.out in masked):
-            continue
-        if (
-            extra * cost > placer.recompute_flops
-            or (redundant.get(op.out) and cost > REDUNDANT_FLOPS)
-            or (op.out in per_row and cost >= ROW_FLOPS)
-        ):
+        cost = costs[op.out] = own + sum(costs.get(x, 0) for x in sources)
+        if evaluations.too_dear(op.out, cost, op.prim.name == "broadcast"):
             flagged.add(op.out)
-    consumers: dict[Sym, list[Sym]] = {}
-    for op in program.ops:
-        for x in op.ins:
-            if isinstance(x, Sym):
-                consumers.setdefault(x, []).append(op.out)
     # a value whose only reader is stored too would be evaluated once: leave it inlined
-    return forced | {s for s in flagged if not (len(set(consumers[s])) == 1 and consumers[s][0] in flagged)}
+    return evaluations.forced | {s for s in flagged if not (len(consumers[s]) == 1 and consumers[s] <= flagged)}
 
 
 def _copied_first(program: Canonical, statement: Statement, op: CanonicalOp, at: Indices) -> bool:

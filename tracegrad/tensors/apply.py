@@ -22,7 +22,6 @@ from .on_device import compute
 from .op import EagerOp, aval_of
 from .tensor import _ENGINE, Tensor, _ndarray, _new, make, refresh
 
-_generic = np.generic  # NumPy's scalars: results of reductions
 LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they will be read
 
 
@@ -46,26 +45,14 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
                         break
                 else:
                     out = op.fn(*raws, *statics)
-        except ValueError as error:
-            raise misfit(error, raws) from None
-        except TypeError as error:
-            raise not_complex(op, error, raws) from None
+        except (ValueError, TypeError) as error:
+            raise _explained(op, error, raws) from None
     else:
-        raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
-        if capture.tape is not None and capture.tape.open:
-            raws = capture.tape.operands(operands, raws)
-        out = op.fn(*raws, *statics)
-        if capture.places:
-            capture.note_place(raws, out)
+        raws, out = _captured(capture, op, operands, statics)
     if type(out) is tuple:
-        results = tuple([make(_laid_out(r, op.in_rows)) for r in out])
-        if state.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):
-            record(op, operands, statics, raws, results)
-        return results
-    if type(out) is not _ndarray and (isinstance(out, _generic) or (type(out) is not TracedArray and not on_cuda(out))):
-        out = np.asarray(out)
-    if op.in_rows:
-        out = _laid_out(out, True)
+        return _several(op, operands, statics, raws, out)
+    if type(out) is not _ndarray or op.in_rows:
+        out = _laid_out(out, op.in_rows)
     result = _new(Tensor)
     result._data = out
     result._counter = [0]
@@ -80,6 +67,32 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
     elif state.inference:
         result._inference = True
     return result
+
+
+def _explained(op: EagerOp, error: ValueError | TypeError, raws: tuple[Any, ...]) -> Exception:
+    return misfit(error, raws) if isinstance(error, ValueError) else not_complex(op, error, raws)
+
+
+def _captured(
+    capture: Any, op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...]
+) -> tuple[tuple[Any, ...], Any]:  # fmt: skip
+    """(the operands as the capture has them, the result)."""
+    raws = tuple([capture.raw(t) if isinstance(t, Tensor) else t for t in operands])
+    if capture.tape is not None and capture.tape.open:
+        raws = capture.tape.operands(operands, raws)
+    out = op.fn(*raws, *statics)
+    if capture.places:
+        capture.note_place(raws, out)
+    return raws, out
+
+
+def _several(
+    op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...], raws: tuple[Any, ...], outs: tuple[Any, ...]
+) -> tuple[Tensor, ...]:
+    results = tuple([make(_laid_out(r, op.in_rows)) for r in outs])
+    if STATE.grad and any(isinstance(t, Tensor) and t.requires_grad for t in operands):
+        record(op, operands, statics, raws, results)
+    return results
 
 
 def untaped(op: EagerOp, raws: tuple[Any, ...]) -> Any:

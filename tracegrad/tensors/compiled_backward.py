@@ -204,81 +204,96 @@ def _adjoint(
 ) -> tuple[list[_Source], list[tuple[int, int, int]], list[Var], list[Atom], list[Any]]:
     """The backward of the whole tape, recorded: (saved values that it reads, repetitions of those, its inputs, the
     leaves' gradients, the saved values of each node).  *held*: the inputs and outputs of each node."""
-    index = {node: k for k, node in enumerate(nodes)}
-    leaf_index = {id(leaf): k for k, leaf in enumerate(leaves)}
-    cotangents: dict[tuple[int, int], Atom] = {}
-    gradients: dict[int, Atom] = {}
-    careful: set[tuple[int, int]] = set()
-    sources: list[_Source] = []
-    inputs: list[Var] = []
-    same: list[tuple[int, int, int]] = []
-    known: dict[Any, tuple[Any, int]] = {}  # name -> (the array, which source)
-    released: list[Any] = []
+    adjoint = _TapeAdjoint(nodes, held)
+    given = [var for root, seed in zip(roots, seeds, strict=True) for var in adjoint.seed(root, seed)]
+    released = [adjoint.pull_back(position) for position in range(len(nodes))]
+    found = [adjoint.of_leaves.get(id(leaf)) for leaf in leaves]
+    outputs = [
+        as_result(_zeros(aval_of(leaf._data)) if g is None else g) for leaf, g in zip(leaves, found, strict=True)
+    ]
+    return adjoint.sources, adjoint.same, [*adjoint.inputs, *given], outputs, released
 
-    def residual(position: int, node: TapeNode, k: int) -> Atom:
+
+class _TapeAdjoint:
+    """The backward of *nodes* while it is recorded: ``cotangents`` of their results, by (number of the node, result),
+    and those of leaves, by id."""
+
+    def __init__(self, nodes: Sequence[TapeNode], held: Sequence[tuple[Any, Any]]) -> None:
+        self._nodes, self._held = nodes, held
+        self._index = {node: k for k, node in enumerate(nodes)}
+        self.cotangents: dict[tuple[int, int], Atom] = {}
+        self.of_leaves: dict[int, Atom] = {}
+        self._careful: set[tuple[int, int]] = set()
+        self.sources: list[_Source] = []
+        self.inputs: list[Var] = []
+        self.same: list[tuple[int, int, int]] = []
+        self._known: dict[Any, tuple[Any, int]] = {}  # name -> (the array, which source)
+
+    def seed(self, root: Tensor, cotangent: Tensor | None) -> list[Var]:
+        """Begin at *root*; the inputs for its *cotangent*."""
+        assert root._node is not None
+        aval = aval_of(root._data)
+        place = self._index[root._node], root._out
+        if cotangent is None:
+            _add(self.cotangents, place, broadcast_to(structural(1, aval.dtype), aval.shape))
+            return []
+        given = Var(aval_for_kernel(aval))
+        _add(self.cotangents, place, value_in_kernel(given, aval))
+        return [given]
+
+    def pull_back(self, position: int) -> tuple[Any, ...]:
+        """Go on from the results of a node to its operands; its saved values, as they are once they are released."""
+        node, (operands, results) = self._nodes[position], self._held[position]
+        assert node.op is not None
+        avals = tuple([aval_of(x) for x in operands])
+        marked = any((position, k) in self._careful for k in range(len(results)))
+        local: LocalVjp = node.op.vjp(avals, node.statics, tuple([e is not None for e in node.edges]), marked)
+        cts = [self.cotangents.get((position, k)) for k in local.seeded]
+        if local.gives and any(ct is not None for ct in cts):
+            saved = [*local.saved_in, *[len(node.edges) + k for k in local.saved_out]]
+            values = [self._residual(position, k) for k in saved]
+            values += [_zeros(local.outs[k]) if ct is None else ct for k, ct in zip(local.seeded, cts, strict=True)]
+            for k, g, mark in zip(local.gives, local.splice(values), local.careful, strict=True):
+                self._flows(node.edges[k], node.edge_outs[k], g, mark)
+        saves = bool(local.saved_in or local.saved_out)
+        return (True, (None,) * len(avals), (None,) * len(local.outs)) if saves else (False, avals, local.outs)
+
+    def _flows(self, edge: Any, out: int, cotangent: Atom, mark: bool) -> None:
+        """A *cotangent* flows to where an operand comes from."""
+        if not isinstance(edge, TapeNode):
+            _add(self.of_leaves, id(edge), cotangent)
+            return
+        place = self._index[edge], out
+        _add(self.cotangents, place, cotangent)
+        if mark:
+            self._careful.add(place)
+
+    def _residual(self, position: int, k: int) -> Atom:
         """The saved value k of a node; an array that several nodes saved is one input."""
+        node, (operands, results) = self._nodes[position], self._held[position]
         count = len(node.edges)
+        edge = node.edges[k] if k < count else None
         name: Any = (position, k)
         if k >= count:
             name = ("result", position, k - count)
-        elif node.edges[k] is not None:
-            edge = node.edges[k]
-            name = ("result", index[edge], node.edge_outs[k]) if isinstance(edge, TapeNode) else ("leaf", id(edge))
-        value = held[position][0][k] if k < count else held[position][1][k - count]
-        aval, found = aval_of(value), known.get(name)
+        elif isinstance(edge, TapeNode):
+            name = ("result", self._index[edge], node.edge_outs[k])
+        elif edge is not None:
+            name = ("leaf", id(edge))
+        value = operands[k] if k < count else results[k - count]
+        aval, found = aval_of(value), self._known.get(name)
         if found is not None and found[0] is value:
-            same.append((position, k, found[1]))
-            return value_in_kernel(inputs[found[1]], aval)
+            self.same.append((position, k, found[1]))
+            return value_in_kernel(self.inputs[found[1]], aval)
         if found is None:
-            known[name] = (value, len(inputs))
-        inputs.append(Var(aval_for_kernel(aval)))
-        sources.append((position, k))
-        return value_in_kernel(inputs[-1], aval)
+            self._known[name] = (value, len(self.inputs))
+        self.inputs.append(Var(aval_for_kernel(aval)))
+        self.sources.append((position, k))
+        return value_in_kernel(self.inputs[-1], aval)
 
-    given: list[Var] = []
-    for root, cotangent in zip(roots, seeds, strict=True):
-        assert root._node is not None
-        aval = aval_of(root._data)
-        if cotangent is None:
-            seed: Atom = broadcast_to(structural(1, aval.dtype), aval.shape)
-        else:
-            given.append(Var(aval_for_kernel(aval)))
-            seed = value_in_kernel(given[-1], aval)
-        place = (index[root._node], root._out)
-        cotangents[place] = F.add(cotangents[place], seed) if place in cotangents else seed
-    for position, node in enumerate(nodes):
-        assert node.op is not None
-        needs = tuple([e is not None for e in node.edges])
-        avals = tuple([aval_of(x) for x in held[position][0]])
-        marked = any((position, k) in careful for k in range(len(held[position][1])))
-        local: LocalVjp = node.op.vjp(avals, node.statics, needs, marked)
-        saves = bool(local.saved_in or local.saved_out)
-        released.append(
-            (True, (None,) * len(avals), (None,) * len(local.outs)) if saves else (False, avals, local.outs)
-        )
-        cts = [cotangents.get((position, k)) for k in local.seeded]
-        if all(ct is None for ct in cts) or not local.gives:
-            continue
-        count = len(node.edges)
-        values: list[Atom] = [residual(position, node, k) for k in local.saved_in]
-        values += [residual(position, node, count + k) for k in local.saved_out]
-        for k, ct in zip(local.seeded, cts, strict=True):
-            values.append(_zeros(local.outs[k]) if ct is None else ct)
-        for k, g, mark in zip(local.gives, local.splice(values), local.careful, strict=True):
-            edge = node.edges[k]
-            if isinstance(edge, TapeNode):
-                place = (index[edge], node.edge_outs[k])
-                cotangents[place] = F.add(cotangents[place], g) if place in cotangents else g
-                if mark:
-                    careful.add(place)
-            else:
-                which = leaf_index[id(edge)]
-                gradients[which] = F.add(gradients[which], g) if which in gradients else g
-    outputs: list[Atom] = []
-    for k, leaf in enumerate(leaves):
-        aval = aval_of(leaf._data)
-        outputs.append(as_result(gradients[k] if k in gradients else _zeros(aval)))
-    return sources, same, [*inputs, *given], outputs, released
+
+def _add(sums: dict[Any, Atom], place: Any, cotangent: Atom) -> None:
+    sums[place] = F.add(sums[place], cotangent) if place in sums else cotangent
 
 
 def _zeros(aval: Aval) -> Atom:

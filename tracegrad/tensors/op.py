@@ -106,6 +106,11 @@ class EagerOp:
                 return np.asarray(found).astype(dtypes[0], copy=False)
             return tuple([np.asarray(r).astype(d, copy=False) for r, d in zip(found, dtypes, strict=True)])
 
+    def recorded(self, operands: Sequence[Var], statics: tuple[Any, ...], recorder: Recorder) -> list[Atom]:
+        """The results for *operands*, by nodes of *recorder*."""
+        made = self.fn(*[TracedArray(v, recorder) for v in operands], *statics)
+        return [to_atom(r) for r in (made if type(made) is tuple else (made,))]
+
     def _result_dtypes(self, avals: _Avals, statics: tuple[Any, ...]) -> list[np.dtype]:
         """The dtypes of the results for operands of these kinds, as the operation's recording has them."""
         key = (avals, statics)
@@ -114,8 +119,8 @@ class EagerOp:
             recorder = Recorder()
             recorder.abstract = True
             with off(), recording(recorder):
-                made = self.fn(*[TracedArray(variable(a), recorder) for a in avals], *statics)
-                found = [to_atom(r).aval.dtype for r in (made if type(made) is tuple else (made,))]
+                outs = self.recorded([variable(a) for a in avals], statics, recorder)
+                found = [out.aval.dtype for out in outs]
             self._dtypes.keep(key, found)
         return found
 
@@ -180,6 +185,44 @@ def from_kernel(result: Any, aval: Aval) -> Any:
     return result if type(result) is np.ndarray else np.asarray(result)
 
 
+def _gradients(
+    forward: list[Node], seeds: list[tuple[Any, Any]], wrt: dict[int, Var], careful: bool
+) -> dict[int, tuple[Atom, bool]]:  # fmt: skip
+    """The cotangents of those operands, by number, that have one; whether each may hold exact zeros or infinities."""
+    found = vjp_seeded(forward, seeds, real_atoms(wrt.values()), careful=careful)  # type: ignore[arg-type]
+    lanes = zip(*found, strict=True)
+    made: dict[int, tuple[Atom, bool]] = {}
+    for k, x in wrt.items():
+        parts = [next(lanes) for _ in real_atoms([x])]
+        gradient = _gradient([g for g, _ in parts], x.aval)
+        if gradient is not None:
+            made[k] = gradient, any(mark for _, mark in parts)
+    return made
+
+
+def _used_places(values: Sequence[Var], used: set[Var]) -> tuple[int, ...]:
+    return tuple([k for k, v in enumerate(values) if not used.isdisjoint(real_atoms([v]))])
+
+
+def _kept_results(
+    op: EagerOp, outs: list[Atom], forward: list[Node], of_reals: bool
+) -> tuple[dict[Var, Any], list[Var]]:  # fmt: skip
+    """(what stands for values of *forward* that a derivative reads, inputs for the results)
+
+    Results of the operation are read, not computed again; but not real ones of complex operands, since NumPy's sizes
+    differ from ours in the last bit, and a maximum is looked for by its value."""
+    produced = {o for n in forward for o in n.outs}
+    read = [variable(o.aval) for o in outs]
+    known: dict[Var, Any] = {
+        o: v
+        for out, var in zip(outs, read, strict=True)
+        if op.reads != "operands" and (of_reals or out.aval.is_complex)
+        for o, v in zip(real_atoms([out]), real_atoms([var]), strict=True)
+        if isinstance(o, Var) and o in produced
+    }
+    return known, read
+
+
 _WEAK_FLOAT = Aval(FLOAT, (), True)
 _WEAK_INT = Aval(INT, (), True)
 
@@ -225,49 +268,29 @@ class LocalVjp(EagerOp):
         recorder.abstract = True
         operands = [variable(a) for a in avals]
         with off(), recording(recorder):
-            made = op.fn(*[TracedArray(v, recorder) for v in operands], *statics)
-            outs = [to_atom(r) for r in (made if type(made) is tuple else (made,))]
+            outs = op.recorded(operands, statics, recorder)
             forward = list(recorder.nodes)
             seeded = tuple([k for k, o in enumerate(outs) if o.aval.is_inexact])
             cotangents = [variable(Aval(outs[k].aval.dtype, outs[k].aval.shape)) for k in seeded]
-            positions = [k for k, n in enumerate(needs) if n]
-            wrt = [operands[k] for k in positions]
             seeds = zip(real_atoms([outs[k] for k in seeded]), real_atoms(cotangents), strict=True)
-            found = vjp_seeded(forward, list(seeds), real_atoms(wrt), careful=careful)  # type: ignore[arg-type]
-            lane, grads, marks = zip(*found, strict=True), [], []
-            for x in wrt:
-                parts = [next(lane) for _ in real_atoms([x])]
-                grads.append(_gradient([g for g, _ in parts], x.aval))
-                marks.append(any(mark for _, mark in parts))
-            gives = tuple([k for k, g in zip(positions, grads, strict=True) if g is not None])
-            careful_out = tuple([m for g, m in zip(grads, marks, strict=True) if g is not None])
-            results = taken_apart([g for g in grads if g is not None])
-        # Results of the operation are read, not computed again; but not real ones of complex operands, since NumPy's
-        # sizes differ from ours in the last bit, and a maximum is looked for by its value.
-        produced = {o for n in forward for o in n.outs}
-        read = [variable(o.aval) for o in outs]
-        of_reals = not any(a.is_complex for a in avals)
-        known: dict[Var, Any] = {
-            o: v
-            for out, var in zip(outs, read, strict=True)
-            if op.reads != "operands" and (of_reals or out.aval.is_complex)
-            for o, v in zip(real_atoms([out]), real_atoms([var]), strict=True)
-            if isinstance(o, Var) and o in produced
-        }
+            wrt = {k: v for k, (v, need) in enumerate(zip(operands, needs, strict=True)) if need}
+            gradients = _gradients(forward, list(seeds), wrt, careful)
+            results = taken_apart([g for g, _ in gradients.values()])
+        known, read = _kept_results(op, outs, forward, of_reals=not any(a.is_complex for a in avals))
         nodes = [_renamed(n, known) for n in recorder.nodes]
         if op.reads == "result":
             nodes = [_renamed(n, {operands[0]: known[outs[0]]}) for n in nodes]  # type: ignore[index, dict-item]
         results = [known.get(r, r) if isinstance(r, Var) else r for r in results]
         nodes = live_nodes(nodes, results)
         used = read_vars(nodes, results)
-        saved_in = tuple([k for k, v in enumerate(operands) if not used.isdisjoint(real_atoms([v]))])
-        saved_out = tuple([k for k, v in enumerate(read) if not used.isdisjoint(real_atoms([v]))])
+        saved_in, saved_out = _used_places(operands, used), _used_places(read, used)
         takes = [operands[k] for k in saved_in] + [read[k] for k in saved_out] + cotangents
         consts = [c for c in recorder.consts if c[0] in used]
         graph = Graph(real_atoms(takes), nodes, results, [], consts)  # type: ignore[arg-type]
         return cls(
-            op.name, graph, tuple([o.aval for o in outs]), saved_in, saved_out, seeded, gives, careful_out,
-            tuple([v.aval for v in takes]), tuple([avals[k] for k in gives]),
+            op.name, graph, tuple([o.aval for o in outs]), saved_in, saved_out, seeded, tuple(gradients),
+            tuple([mark for _, mark in gradients.values()]), tuple([v.aval for v in takes]),
+            tuple([avals[k] for k in gradients]),
         )  # fmt: skip
 
     def _run(self, *values: Any) -> tuple[Any, ...]:

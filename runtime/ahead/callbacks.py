@@ -45,13 +45,9 @@ def low_level_callable(fixed: FixedCall, signature: str | None, user_data: Any =
         raise UnsupportedError(f"{fixed.name}: the arguments of a callback are float64")
     words = form[form.index("(") + 1 : -1].split(", ")
     if user_data is not None:
-        last = given[-1] if given else None
         if words[-1] != "void *":
             raise ValueError(f"signature {signature!r} has no void * for user_data")
-        if last is None or last.by_value or type(user_data) is not np.ndarray or user_data.shape != last.shape:
-            raise TypeError("user_data is the array that the function was given as its last argument")
-        if not (user_data.flags.c_contiguous and user_data.dtype == np.float64):
-            raise TypeError("user_data is a C-contiguous array of float64")
+        _check_data(user_data, given[-1] if given else None)
     code = loaded(native_text(fixed, "tg_entry", _callback(form, words, own, user_data is not None, fixed.name)))
     function: Any = ctypes.CFUNCTYPE(_WORDS[form.partition(" ")[0]][1], *[_WORDS[word][1] for word in words])(
         code.address("tg_callback")
@@ -59,6 +55,15 @@ def low_level_callable(fixed: FixedCall, signature: str | None, user_data: Any =
     function.held = code, user_data
     pointer = None if user_data is None else ctypes.c_void_p(user_data.ctypes.data)
     return importlib.import_module("scipy").LowLevelCallable(function, pointer, signature=form)
+
+
+def _check_data(user_data: Any, parameter: Any) -> None:
+    """An error unless *user_data* can be what the last *parameter* gets."""
+    fits = parameter is not None and not parameter.by_value and type(user_data) is np.ndarray
+    if not fits or user_data.shape != parameter.shape:
+        raise TypeError("user_data is the array that the function was given as its last argument")
+    if not (user_data.flags.c_contiguous and user_data.dtype == np.float64):
+        raise TypeError("user_data is a C-contiguous array of float64")
 
 
 def _callback(form: str, words: list[str], own: list[Any], has_data: bool, name: str) -> str:

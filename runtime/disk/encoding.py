@@ -77,17 +77,22 @@ def _write(value: Any, data: bytearray) -> None:
         add(b"<" + _U32.pack(len(value)))
         for item in sorted(map(encode, value)):
             add(item)
-    elif isinstance(value, np.dtype) and value.names is None and value.subdtype is None and not value.hasobject:
+    elif isinstance(value, np.dtype) and value.subdtype is None and _is_plain(value):
         add(_sized(b"d", _dtype_name(value).encode()))
-    elif isinstance(value, np.generic) and not value.dtype.hasobject and value.dtype.names is None:
+    elif isinstance(value, np.generic) and _is_plain(value.dtype):
         add(_sized(b"n", _dtype_name(value.dtype).encode()) + _sized(b"b", value.tobytes()))
-    elif kind is np.ndarray and not value.dtype.hasobject and value.dtype.names is None:
+    elif kind is np.ndarray and _is_plain(value.dtype):
         add(b"a")
         _write((value.dtype, value.shape), data)
         gap = -(len(data) + 6) % _ALIGN
         add(bytes([gap]) + bytes(gap) + _sized(b"b", value.tobytes()))
     else:
         raise EncodingError(f"a {kind.__qualname__}")
+
+
+def _is_plain(dtype: np.dtype) -> bool:
+    """Whether elements are their bytes, and no records."""
+    return dtype.names is None and not dtype.hasobject
 
 
 def _dtype_name(dtype: np.dtype) -> str:

@@ -241,10 +241,9 @@ def _check(plan: LaunchPlan, arena_bytes: int) -> None:
     for out in plan.outs:
         if not (is_number(out.dtype) or out.dtype.kind == "c"):
             raise TypeError(f"an output of dtype {out.dtype} is not supported")
-    if plan.counts is not None and (plan.counts.dtype != np.int64 or not plan.counts.flags.c_contiguous):
-        raise TypeError("counts must be a contiguous array of int64")
-    if plan.sizes is not None and (plan.sizes.dtype != np.int64 or not plan.sizes.flags.c_contiguous):
-        raise TypeError("sizes must be a contiguous array of int64")
+    for name, numbers in (("counts", plan.counts), ("sizes", plan.sizes)):
+        if numbers is not None and (numbers.dtype != np.int64 or not numbers.flags.c_contiguous):
+            raise TypeError(f"{name} must be a contiguous array of int64")
     consts = plan.consts
     if isinstance(consts, np.ndarray) and not (consts.dtype.itemsize == 8 and consts.flags.c_contiguous):
         raise TypeError("consts must be bytes or a contiguous array of eight-byte numbers")

@@ -50,17 +50,7 @@ class Choices:
         choices, if they can be (a question that ends a loop is none); whether there are new ones.  A heuristic: either
         way is right."""
         codes = list(codes)
-        asked = [g for g in guards if g.kind == "bool" and g.site is not None]
-        if not (asked or self.wanted):
-            return False
-        copies = [(code.co_filename, copy) for code in codes if isinstance(copy := convert(code), Copy)]
-        ends = {(file, line) for file, copy in copies for loop in copy.loops for line in loop.ends}
-        answers: dict[Place, list[bool]] = {place: [] for place in self.wanted}
-        for guard in asked:
-            assert guard.site is not None
-            place = guard.site.file, guard.site.line
-            if place not in ends:
-                answers.setdefault(place, []).append(bool(guard.expected))
+        answers = self._answers(guards, codes)
         often = {place for place, found in answers.items() if len(found) >= _OFTEN and len(set(found)) > 1}
         wanted = (answers.keys() if self.every else often | self.wanted) - self.active
         wanted -= self.refused.keys()
@@ -72,6 +62,18 @@ class Choices:
         self.active |= can
         self.refused |= {place: Refusal.CHOICE_SOURCE() for place in wanted - can}
         return bool(can)
+
+    def _answers(self, guards: Iterable[Guard], codes: Iterable[CodeType]) -> dict[Place, list[bool]]:
+        """The answers to the questions of a run, but for those that end a loop."""
+        asked = [((g.site.file, g.site.line), g) for g in guards if g.kind == "bool" and g.site is not None]
+        answers: dict[Place, list[bool]] = {place: [] for place in self.wanted}
+        if asked:
+            copies = [(code.co_filename, copy) for code in codes if isinstance(copy := convert(code), Copy)]
+            ends = {(file, line) for file, copy in copies for loop in copy.loops for line in loop.ends}
+            for place, guard in asked:
+                if place not in ends:
+                    answers.setdefault(place, []).append(bool(guard.expected))
+        return answers
 
     @property
     def every(self) -> bool:

@@ -125,42 +125,55 @@ def _ways(
     if not count or any(x.aval.is_complex for x in atoms):
         raise _NoElementwiseError
     count.pop()
-    way, found = _OneWay(recorder, answers, count), None
+    way = _OneWay(recorder, answers, count)
+    numbers, found = _run_way(way, function, atoms)
+    whole = dict(zip(numbers, atoms, strict=True))
+    _put_on_arrays(recorder, way.nodes, whole, [*way.asked, *[x for x in found or () if isinstance(x, Var)]])
+    value = None if found is None else [whole.get(x, x) if isinstance(x, Var) else x for x in found]
+    asked = [_over(whole.get(x, x), atoms) for x in way.asked]  # type: ignore[arg-type]
+    given = [*answers, *[True] * (len(asked) - len(answers))]
+    for k in range(len(asked) - 1, len(answers) - 1, -1):
+        other = _ways(recorder, function, atoms, (*given[:k], False), count, merge)
+        value = _joined_ways(asked[k], list(zip(asked[:k], given, strict=False)), value, other, merge)
+    return value
+
+
+def _run_way(
+    way: _OneWay, function: Callable[..., Any], atoms: Sequence[Atom]
+) -> tuple[list[Any], list[Any] | None]:  # fmt: skip
+    """(variables for an element of each of *atoms*, the parts of the result of *function*, or None where it raises)."""
+    found: list[Any] | None = None
     with recording(way):
         numbers = [way.fresh(Aval(x.aval.dtype, ())) for x in atoms]
         try:
-            found = function(*[TracedArray(x, way) for x in numbers])
+            result = function(*[TracedArray(x, way) for x in numbers])
+            parts = list(result) if type(result) is tuple else [result]
+            found = [to_atom(x) if type(x) is TracedArray else x for x in parts]
         except _NoElementwiseError:
             raise
         except Exception as error:
             if isinstance(error, UnrecordableError):
                 unrecordable.discard(error)
-            found = _RAISED
-        parts = list(found) if type(found) is tuple else [found]
-        parts = [to_atom(x) if type(x) is TracedArray else x for x in parts]
-        if way.given_up or any(isinstance(x, Var) and x.aval.is_complex for x in parts):
+        if way.given_up or any(isinstance(x, Var) and x.aval.is_complex for x in found or ()):
             raise _NoElementwiseError
-    whole = dict(zip(numbers, atoms, strict=True))
-    _put_on_arrays(recorder, way.nodes, whole, [*way.asked, *[x for x in parts if isinstance(x, Var)]])
-    value = None if found is _RAISED else [whole.get(x, x) if isinstance(x, Var) else x for x in parts]
-    asked = [_over(whole.get(x, x), atoms) for x in way.asked]  # type: ignore[arg-type]
-    given = [*answers, *[True] * (len(asked) - len(answers))]
-    for k in range(len(asked) - 1, len(answers) - 1, -1):
-        other = _ways(recorder, function, atoms, (*given[:k], False), count, merge)
-        if value is None or other is None:
-            reached = [x if answer else F.logical_not(x) for x, answer in zip(asked[:k], given, strict=False)]
-            raising = reduce(F.logical_and, reached, asked[k] if value is None else F.logical_not(asked[k]))
-            if value is not other and bool(np.any(wrap_array(raising))):
-                raise _NoElementwiseError  # so that it raises
-            value = other if value is None else value
-        elif len(value) != len(other):
-            raise _NoElementwiseError
-        else:
-            value = [merge(asked[k], a, b) for a, b in zip(value, other, strict=True)]
-    return value
+    return numbers, found
 
 
-_RAISED = object()
+def _joined_ways(
+    asked: Atom, before: list[tuple[Atom, bool]], value: list[Any] | None, other: list[Any] | None,
+    merge: Callable[[Atom, Any, Any], Any],
+) -> list[Any] | None:  # fmt: skip
+    """The results where *asked* holds, and those of the *other* way; None is one that raises, which no element may go
+    that the answers *before* lead to the question."""
+    if value is None or other is None:
+        reached = [x if answer else F.logical_not(x) for x, answer in before]
+        raising = reduce(F.logical_and, reached, asked if value is None else F.logical_not(asked))
+        if value is not other and bool(np.any(wrap_array(raising))):
+            raise _NoElementwiseError  # so that it raises
+        return other if value is None else value
+    if len(value) != len(other):
+        raise _NoElementwiseError
+    return [merge(asked, a, b) for a, b in zip(value, other, strict=True)]
 
 
 def _merged(atoms: Sequence[Atom]) -> Callable[[Atom, Any, Any], Atom]:
@@ -257,17 +270,12 @@ def call_generalized(jitted: Any, function: Callable[..., Any], args: tuple[Any,
     out = kwargs.pop("out", None)
     ins, outs = [_axes(part) for part in jitted.gufunc_builder.signature.split("->")]
     given = list(args[: len(ins)])
-    targets = list(args[len(ins) :]) or ([] if out is None else list(out) if type(out) is tuple else [out])
+    given_out = out if type(out) is tuple else () if out is None else (out,)
+    targets = list(args[len(ins) :] or given_out)
     if kwargs or len(given) != len(ins) or len(targets) not in (0, len(outs)):
         raise UnsupportedError.here(f"{jitted.__name__} is called otherwise than by {jitted.signature}")
-    arrays = [x if type(x) is TracedArray else wrap_array(to_atom(x)) for x in given]
-    sizes: dict[str, int] = {}
-    for x, axes in zip([*arrays, *targets], [*ins, *outs], strict=False):
-        if x.ndim < len(axes):
-            raise ValueError(at_site(f"{jitted.__name__}: an operand of {x.ndim} axes, where {len(axes)} are its core"))
-        for name, size in zip(axes, x.shape[x.ndim - len(axes) :], strict=True):
-            if sizes.setdefault(name, size) != size:
-                raise ValueError(at_site(f"{jitted.__name__}: the axis {name} has {sizes[name]} and {size} elements"))
+    arrays = list(map(_as_traced, given))
+    sizes = _core_sizes(jitted.__name__, [*arrays, *targets], [*ins, *outs])
     loop = np.broadcast_shapes(*[x.shape[: x.ndim - len(axes)] for x, axes in zip(arrays, ins, strict=True)])
     dtype = np.result_type(*[x.dtype for x in arrays], *[x.dtype for x in targets])
     results = [filled(0.0, (*loop, *([sizes[n] for n in axes] or [1])), dtype) for axes in outs]
@@ -281,6 +289,22 @@ def call_generalized(jitted: Any, function: Callable[..., Any], args: tuple[Any,
     if targets:
         found = [assign_all(target, x) for target, x in zip(targets, found, strict=True)]
     return found[0] if len(found) == 1 else tuple(found)
+
+
+def _as_traced(x: Any) -> Any:
+    return x if type(x) is TracedArray else wrap_array(to_atom(x))
+
+
+def _core_sizes(name: str, operands: Sequence[Any], core: Sequence[list[str]]) -> dict[str, int]:
+    """The sizes of the core axes, by name."""
+    sizes: dict[str, int] = {}
+    for x, axes in zip(operands, core, strict=False):
+        if x.ndim < len(axes):
+            raise ValueError(at_site(f"{name}: an operand of {x.ndim} axes, where {len(axes)} are its core"))
+        for axis, size in zip(axes, x.shape[x.ndim - len(axes) :], strict=True):
+            if sizes.setdefault(axis, size) != size:
+                raise ValueError(at_site(f"{name}: the axis {axis} has {sizes[axis]} and {size} elements"))
+    return sizes
 
 
 def _axes(part: str) -> list[list[str]]:

@@ -165,12 +165,7 @@ def _einsum(
     if logical:
         atoms = [cast(a, INT) for a in atoms]
     named, output = parse_einsum(subscripts, [a.aval.ndim for a in atoms])
-    sizes: dict[str, int] = {}
-    for atom, names in zip(atoms, named, strict=True):
-        for name, size in zip(names, atom.aval.shape, strict=True):
-            if sizes.setdefault(name, size) != size and 1 not in (size, sizes[name]):
-                raise ShapeError.here(f"np.einsum: axis {name!r} of {subscripts!r} has sizes {sizes[name]} and {size}")
-            sizes[name] = max(size, sizes[name]) if size and sizes[name] else 0
+    sizes = _sizes(subscripts, atoms, named)
     work = [_diagonals(_stretched(a, names, sizes), names) for a, names in zip(atoms, named, strict=True)]
     for group in _contraction_order(subscripts, work, len(atoms)):
         chosen = [work[i] for i in group]
@@ -188,6 +183,17 @@ def _einsum(
     x, names = _sum_out(x, names, set(output))
     result = _ordered(x, names, output)
     return into(wrap(to_bool(result) if logical else result), out)
+
+
+def _sizes(subscripts: str, atoms: list[Atom], named: list[list[str]]) -> dict[str, int]:
+    """The sizes of the axes, by name."""
+    sizes: dict[str, int] = {}
+    for atom, names in zip(atoms, named, strict=True):
+        for name, size in zip(names, atom.aval.shape, strict=True):
+            if sizes.setdefault(name, size) != size and 1 not in (size, sizes[name]):
+                raise ShapeError.here(f"np.einsum: axis {name!r} of {subscripts!r} has sizes {sizes[name]} and {size}")
+            sizes[name] = max(size, sizes[name]) if size and sizes[name] else 0
+    return sizes
 
 
 def _stretched(x: Atom, names: list[str], sizes: dict[str, int]) -> Atom:

@@ -93,30 +93,34 @@ def call_ufunc(ufunc: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> A
         atoms = [cast(a, INT, weak=True) for a in atoms]
     order = "K"
     if kwargs:
-        dtype = kwargs.pop("dtype", None)
-        where = kwargs.pop("where", True)
-        where = True if where is np._NoValue else where
-        order = kwargs.pop("order", "K")
-        for name in ("casting", "subok"):
-            kwargs.pop(name, None)
-        if "axis" in kwargs and ufunc.signature == "(n),(n)->()":
-            axis = kwargs.pop("axis")
-            atoms = [move_axis(a, one_axis(axis, a.aval.ndim, public_name(ufunc)), a.aval.ndim - 1) for a in atoms]
-        if kwargs or where is not True:
-            extra = ", ".join([*kwargs, *([] if where is True else ["where"])])
-            raise UnsupportedError.here(
-                f"{public_name(ufunc)} with {extra}= is not supported; use np.where on the result"
-            )
-        if dtype is not None:
-            of_class = isinstance(dtype, type) and issubclass(dtype, np.dtype)
-            to: np.dtype = dtype() if of_class else np.dtype(dtype)
-            atoms = [cast(a, to) for a in atoms]
+        atoms, order = _as_set(ufunc, atoms, kwargs)
     result = handler(*atoms)
     if isinstance(result, tuple):
         return tuple(wrap(r) for r in result)
     if ufunc is np.matmul and result.aval.ndim <= 2:
         order = "C"
     return wrap_as(result, *inputs, order=order)
+
+
+def _as_set(ufunc: Any, atoms: list[Atom], settings: dict[str, Any]) -> tuple[list[Atom], str]:
+    """(*atoms* as the *settings* of a call say, the order of its result)."""
+    dtype = settings.pop("dtype", None)
+    where = settings.pop("where", True)
+    where = True if where is np._NoValue else where
+    order = settings.pop("order", "K")
+    for name in ("casting", "subok"):
+        settings.pop(name, None)
+    if "axis" in settings and ufunc.signature == "(n),(n)->()":
+        axis = settings.pop("axis")
+        atoms = [move_axis(a, one_axis(axis, a.aval.ndim, public_name(ufunc)), a.aval.ndim - 1) for a in atoms]
+    if settings or where is not True:
+        extra = ", ".join([*settings, *([] if where is True else ["where"])])
+        raise UnsupportedError.here(f"{public_name(ufunc)} with {extra}= is not supported; use np.where on the result")
+    if dtype is not None:
+        of_class = isinstance(dtype, type) and issubclass(dtype, np.dtype)
+        to: np.dtype = dtype() if of_class else np.dtype(dtype)
+        atoms = [cast(a, to) for a in atoms]
+    return atoms, order
 
 
 def _is_python_bool(x: Atom) -> bool:

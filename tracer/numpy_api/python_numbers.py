@@ -44,23 +44,30 @@ def python_operator(ufunc: Any, inputs: tuple[Any, Any], quick: bool = False) ->
     if in_compiled_code() and ufunc is np.power:
         return None
     x, y = atoms
-    if ufunc is not np.power:
-        condition = literal(y.value != 0) if isinstance(y, Lit) else recorder.emit(_NE, (y, like(0, y)), {})[0]
-        if not recorder.presume(condition, *atoms, evaluate=not quick):
-            if quick:
-                return None
-            holds(recorder, condition)
-            zero = 0j if any(a.aval.is_complex for a in atoms) else 0.0 if floats else 0
-            _DIVISIONS[ufunc](zero, zero)
-        result = UFUNCS[ufunc](x, y)
-        return tuple([wrap(r) for r in result]) if isinstance(result, tuple) else wrap(result)
-    result = UFUNCS[np.power](x, y)
-    if not recorder.presume(F.isfinite(result), *atoms, evaluate=not quick):
+    return (_checked_power if ufunc is np.power else _checked_division)(recorder, ufunc, x, y, quick)
+
+
+def _checked_division(recorder: Recorder, ufunc: Any, x: Atom, y: Atom, quick: bool) -> Any:
+    condition = literal(y.value != 0) if isinstance(y, Lit) else recorder.emit(_NE, (y, like(0, y)), {})[0]
+    if not recorder.presume(condition, x, y, evaluate=not quick):
+        if quick:
+            return None
+        holds(recorder, condition)
+        is_complex, is_float = (any(getattr(a.aval, kind) for a in (x, y)) for kind in ("is_complex", "is_inexact"))
+        zero = 0j if is_complex else 0.0 if is_float else 0
+        _DIVISIONS[ufunc](zero, zero)
+    result = UFUNCS[ufunc](x, y)
+    return tuple([wrap(r) for r in result]) if isinstance(result, tuple) else wrap(result)
+
+
+def _checked_power(recorder: Recorder, ufunc: Any, x: Atom, y: Atom, quick: bool) -> Any:
+    result = UFUNCS[ufunc](x, y)
+    if not recorder.presume(F.isfinite(result), x, y, evaluate=not quick):
         if quick:
             return None
         holds(recorder, F.isfinite(result))
         finite = [F.isfinite(v) for v in promote(x, y, floating=True) if not isinstance(v, Lit)]
-        if all(_finite(v) for v in atoms) and holds(recorder, _all(*finite)):
+        if _finite(x) and _finite(y) and holds(recorder, _all(*finite)):
             _refuse_power(recorder, x, y, result)
     return wrap(result)
 

@@ -119,6 +119,14 @@ def _infer(
     if length >= UNLIMITED and (len(outputs) > carries or not (counted or stops)):
         raise GraphError("a loop without a limit has to end by itself, and stacks nothing")
     given, inner = parts(avals, consts, carries), parts([v.aval for v in body.inputs], consts, carries)
+    _check_body(given, inner, outputs, length)
+    finals = [Aval(a.dtype, a.shape) for a in given.carries]
+    stacked = [Aval(y.dtype, (length, *y.shape)) for y in outputs[carries:]]
+    return (*finals, *[_STEPS] * stops, *stacked)
+
+
+def _check_body(given: LoopOperands, inner: LoopOperands, outputs: Sequence[Aval], length: int) -> None:
+    """An error unless a body of *inner* inputs and these *outputs* can run over the operands."""
     for outside, inside in zip([*given.consts, *given.carries], [*inner.consts, *inner.carries], strict=True):
         if not outside.like(inside):
             raise GraphError(f"loop: an operand is {outside}, in the body {inside}")
@@ -128,9 +136,6 @@ def _infer(
     for before, after in zip(inner.carries, outputs, strict=False):
         if not before.like(after):
             raise GraphError(f"loop: a carry begins a step as {before} and ends it as {after}")
-    finals = [Aval(a.dtype, a.shape) for a in given.carries]
-    stacked = [Aval(y.dtype, (length, *y.shape)) for y in outputs[carries:]]
-    return (*finals, *[_STEPS] * stops, *stacked)
 
 
 class Stepper(Backend, Protocol):

@@ -88,12 +88,7 @@ def _solve_ivp(
     events: Any = None, vectorized: bool = False, args: Any = None, **options: Any,
 ) -> Any:  # fmt: skip
     ivp = sys.modules["scipy.integrate._ivp.ivp"]
-    name = method if isinstance(method, str) else getattr(method, "__name__", "")
-    known = ivp.METHODS.get(name)
-    if known is None or (not isinstance(method, str) and method is not known):
-        if isinstance(method, str) or not (inspect.isclass(method) and issubclass(method, ivp.OdeSolver)):
-            raise _wrong(f"`method` must be one of {ivp.METHODS} or OdeSolver class.")
-        raise UnsupportedError.here(f"solve_ivp with a solver class of one's own ({name}) is not supported")
+    name, known = _solver_class(ivp, method)
     t0, end = map(_float, t_span)
     if args is not None:
         try:
@@ -109,20 +104,8 @@ def _solve_ivp(
     if t_eval is not None:
         t_eval = _times(t_eval, t0, end, direction)
     rtol, atol = _tolerances(options.pop("rtol", 1e-3), options.pop("atol", 1e-6), state.size)
-    max_step, first = options.pop("max_step", np.inf), options.pop("first_step", None)
-    if max_step <= 0:
-        raise _wrong("`max_step` must be positive.")
-    if first is not None and first <= 0:
-        raise _wrong("`first_step` must be positive.")
-    if first is not None and first > np.abs(end - t0):
-        raise _wrong("`first_step` exceeds bounds.")
-    jac = None
-    if name not in _EXPLICIT:
-        jac = options.pop("jac", None)
-        if callable(jac) and args is not None:
-            jac = lambda t, y, given=jac: given(t, y, *args)  # noqa: E731
-        for unused in ("jac_sparsity", "lband", "uband", "min_step"):  # of the linear algebra of SciPy's methods
-            options.pop(unused, None)
+    max_step, first = _steps_given(options, np.abs(end - t0))
+    jac = None if name in _EXPLICIT else _jacobian(options, args)
     if options:
         names = ", ".join(f"`{x}`" for x in options)
         warnings.warn(f"The following arguments have no effect for a chosen solver: {names}.", stacklevel=3)
@@ -155,6 +138,37 @@ def _solve_ivp(
             reached = int(np.sum(t_eval * direction <= until * direction))
             t, y = t[:reached], y[:, :reached]
     return OdeResult.of(ivp, known, t, y, evaluations, status, solution, found)
+
+
+def _solver_class(ivp: Any, method: Any) -> tuple[str, Any]:
+    """(the name of a solver of SciPy's, its class)."""
+    name = method if isinstance(method, str) else getattr(method, "__name__", "")
+    known = ivp.METHODS.get(name)
+    if known is None or (not isinstance(method, str) and method is not known):
+        if isinstance(method, str) or not (inspect.isclass(method) and issubclass(method, ivp.OdeSolver)):
+            raise _wrong(f"`method` must be one of {ivp.METHODS} or OdeSolver class.")
+        raise UnsupportedError.here(f"solve_ivp with a solver class of one's own ({name}) is not supported")
+    return name, known
+
+
+def _steps_given(options: dict[str, Any], interval: Any) -> tuple[Any, Any]:
+    """(the largest step, the first one or None), which are taken out of *options*."""
+    max_step, first = options.pop("max_step", np.inf), options.pop("first_step", None)
+    if max_step <= 0:
+        raise _wrong("`max_step` must be positive.")
+    if first is not None and first <= 0:
+        raise _wrong("`first_step` must be positive.")
+    if first is not None and first > interval:
+        raise _wrong("`first_step` exceeds bounds.")
+    return max_step, first
+
+
+def _jacobian(options: dict[str, Any], args: Any) -> Any:
+    """The ``jac`` of an implicit solver, which is taken out of *options*, as all that it alone has."""
+    for unused in ("jac_sparsity", "lband", "uband", "min_step"):  # of the linear algebra of SciPy's methods
+        options.pop(unused, None)
+    given = options.pop("jac", None)
+    return (lambda t, y: given(t, y, *args)) if callable(given) and args is not None else given
 
 
 def _times(t_eval: Any, t0: Any, end: Any, direction: float) -> Any:

@@ -74,11 +74,7 @@ def solve_recorded(
     if solver.full:
         arguments[solver.full] = True
     if solver.start:
-        start = arguments[solver.start]
-        like = nested_atom(start).aval if is_traced(start) else np.asarray(start)
-        flat = solver.flat(arguments) if callable(solver.flat) else solver.flat
-        shape = (int(np.prod(like.shape)),) if flat else like.shape
-        call.variable = Aval(FLOAT32 if like.dtype == FLOAT32 else FLOAT, shape)
+        call.variable = _variable(solver, arguments)
     if solver.prepare is not None:
         solver.prepare(call)
     extra = arguments.pop("args", ())
@@ -96,6 +92,15 @@ def solve_recorded(
 
     call.arguments = {k: replaced(v, is_traced, as_operand) for k, v in arguments.items() if k in passed}
     return SolverResults(solver, call, Solve(solver, original, call), asked).emit()
+
+
+def _variable(solver: Solver, arguments: dict[str, Any]) -> Aval:
+    """The kind of the variable that is solved for, by where the solver starts."""
+    start = arguments[solver.start]
+    like = nested_atom(start).aval if is_traced(start) else np.asarray(start)
+    flat = solver.flat(arguments) if callable(solver.flat) else solver.flat
+    shape = (int(np.prod(like.shape)),) if flat else like.shape
+    return Aval(FLOAT32 if like.dtype == FLOAT32 else FLOAT, shape)
 
 
 def _apply(function: Callable[..., Any], extra: tuple[Any, ...], named: dict[str, Any], *variables: Any) -> Any:

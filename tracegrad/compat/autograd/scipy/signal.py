@@ -18,27 +18,24 @@ def convolve(
     if axes is None and not any(map(len, dot_axes)):
         return scipy.signal.convolve(A, B, mode)
     axes_a, axes_b = axes if axes is not None else (range(np.ndim(A)), range(np.ndim(B)))
+    sizes = [(A.shape[a], B.shape[b]) for a, b in zip(axes_a, axes_b, strict=True)]
     if mode == "same":  # of the size of A
-        found = convolve(A, B, axes, dot_axes)
-        whole = [slice(None)] * (found.ndim - len(axes_a))
-        starts = [(B.shape[b] - 1) // 2 for b in axes_b]
-        kept = [slice(start, start + A.shape[a]) for start, a in zip(starts, axes_a, strict=True)]
-        return found[(*whole, *kept)]
-    larger = [A.shape[a] > B.shape[b] for a, b in zip(axes_a, axes_b, strict=True)]
-    if mode == "valid" and any(larger) and any(A.shape[a] < B.shape[b] for a, b in zip(axes_a, axes_b, strict=True)):
+        return convolve(A, B, axes, dot_axes)[(..., *[slice((m - 1) // 2, (m - 1) // 2 + n) for n, m in sizes])]
+    larger = any(n > m for n, m in sizes)
+    if mode == "valid" and larger and any(n < m for n, m in sizes):
         raise ValueError("One array must be larger than the other along all convolved dimensions")
-    if any(larger):  # the smaller one slides over the other
+    if larger:  # the smaller one slides over the other
         found = convolve(B, A, (axes_b, axes_a), dot_axes[::-1], mode)
         of_b, of_a = (x.ndim - len(dots) - len(axes_a) for x, dots in ((B, dot_axes[1]), (A, dot_axes[0])))
         return np.transpose(found, [*range(of_b, of_b + of_a), *range(of_b), *range(of_b + of_a, found.ndim)])
     pads = [(0, 0)] * B.ndim
-    for a, b in zip(axes_a, axes_b, strict=True):
-        pads[b] = (A.shape[a] - 1, A.shape[a] - 1) if mode == "full" else (0, 0)
+    for b, (n, _) in zip(axes_b, sizes if mode == "full" else (), strict=False):
+        pads[b] = n - 1, n - 1
     windows = np.lib.stride_tricks.sliding_window_view(
         np.pad(B, pads), tuple([A.shape[a] for a in axes_a]), tuple(axes_b)
     )
-    letters = iter("abcdefghijklmnopqrstuvwxyz")
-    names_a, names_b = [next(letters) for _ in range(A.ndim)], [next(letters) for _ in range(B.ndim)]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    names_a, names_b = list(letters[: A.ndim]), list(letters[A.ndim :][: B.ndim])
     for a, b in zip(*dot_axes, strict=True):
         names_b[b] = names_a[a]
     inside = [names_a[a] for a in axes_a]

@@ -33,6 +33,7 @@ from .writes import DELETED
 from .written_arrays import ArraySink, fact_of
 
 _PLAIN_DATA = (types.GetSetDescriptorType, types.MemberDescriptorType)
+_THEMSELVES = (types.FunctionType, property, types.MemberDescriptorType, CACHE, functools.cached_property)  # in classes
 _OF_MEMBERS = frozenset(("value", "_value_", "name", "_name_"))
 _OF_WRAPPERS = frozenset(("grad", "value_and_grad"))
 _OF_FUNCTIONS = frozenset(("__name__", "__qualname__", "__doc__", "__module__"))
@@ -114,9 +115,12 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
 
 
 def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> Any:
-    """The value that an entry *raw* of the class *base* is for the object, whose class is *kind*."""
+    """The value that an entry *raw* of the class *base* is for the object, whose class is *kind*; for None, that of the
+    class itself."""
     reads: ReadLog = run.reads
     shown = reads.read_class(base, name, raw)
+    if obj is None and isinstance(raw, _THEMSELVES):
+        return raw
     if type(raw) is types.FunctionType:
         return types.MethodType(raw, obj)
     if type(raw) is staticmethod:
@@ -270,22 +274,7 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
         if above is not None or hasattr(type(cls), "__getattr__"):
             raise not_closed(f"`{cls.__name__}.{name}`, by its metaclass")
         return getattr(cls, name)  # raises
-    if own:
-        return raw
-    shown = reads.read_class(base, name, raw)
-    if type(raw) is types.FunctionType:
-        return raw
-    if type(raw) is staticmethod:
-        return raw.__func__
-    if type(raw) is classmethod:
-        return types.MethodType(raw.__func__, _seen_class(run, cls))
-    if hasattr(type(raw), "__get__"):
-        if reads.library(base):
-            return raw.__get__(None, cls)
-        if isinstance(raw, property | types.MemberDescriptorType) or type(raw) in (CACHE, functools.cached_property):
-            return raw
-        return raw.__get__(None, cls) if is_wrapper(raw) else _by_descriptor(run, raw, None, cls, name)
-    return shown
+    return raw if own else bound(run, raw, None, cls, base, name)
 
 
 def _of_super(run: Any, obj: super, name: str) -> Any:

@@ -162,7 +162,7 @@ class Handing(HandedFunctions):
             self._refuse_object(type(value))
         node, parts = self.reads.node_of(value), tuple.__iter__(value)
         if node is not None:
-            parts = iter([self.part(node, "item", k, part) for k, part in enumerate(parts)])
+            parts = iter(self.read_parts(parts, node))
         found = [self.handed(part, callbacks, depth + 1) for part in parts]
         same = all(map(operator.is_, found, tuple.__iter__(value)))
         return value if same else tuple.__new__(type(value), found)
@@ -221,26 +221,20 @@ class Handing(HandedFunctions):
         if node is not None and (now := self.current(value)) is not value:
             found = self._contents(now, kind, callbacks, depth)
             return self._copied(now.copy()) if found is now else found
-        if kind in (dict,) or issubclass(kind, dict):
-            parts = {
-                self.handed(key, callbacks, depth + 1): self.handed(
-                    item if node is None else self.part(node, "key", key, item), callbacks, depth + 1
-                )
-                for key, item in value.items()
-            }
-            if node is None and all(parts[key] is value[key] for key in value):
-                return value
-            return self._copied(self._like(value, parts))
+        hand = functools.partial(self.handed, callbacks=callbacks, depth=depth + 1)
         if kind in (set, frozenset):
             self.in_order(value)
             for item in value:
-                self.handed(item, callbacks, depth + 1)
+                hand(item)
             same_kind: Any = kind
             return value if node is None else self._copied(same_kind(value))
-        found = [
-            self.handed(item if node is None else self.part(node, "item", k, item), callbacks, depth + 1)
-            for k, item in enumerate(value)
-        ]
+        items = value if node is None else self.read_parts(value, node)
+        if isinstance(items, dict):
+            parts = {hand(key): hand(item) for key, item in items.items()}
+            if node is None and all(parts[key] is value[key] for key in value):
+                return value
+            return self._copied(self._like(value, parts))
+        found = list(map(hand, items))
         if node is None and all(map(operator.is_, found, value)):
             return value
         return tuple(found) if kind is tuple else self._copied(like(value, found))

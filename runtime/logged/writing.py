@@ -189,13 +189,7 @@ class Writing:
         """The contents of a list or dict outside before the run writes there: one object, which its writes change, so
         that iterations and views that are under way see them."""
         if id(obj) not in self._shown:
-            made: Any
-            if isinstance(obj, dict):
-                made = {key: self.part(node, "key", key, item) for key, item in obj.items()}
-            elif type(obj) is set:
-                made = obj.copy()
-            else:
-                made = [self.part(node, "item", k, item) for k, item in enumerate(obj)]
+            made: Any = obj.copy() if type(obj) is set else self.read_parts(obj, node)
             self._shown[id(obj)] = like(obj, made) if type(obj) in (deque, OrderedDict) else made
         return self._shown[id(obj)]
 
@@ -220,8 +214,10 @@ class Writing:
         """The contents of a container outside as the run has them: a copy."""
         now = self.current(obj)
         node = self.reads.node_of(obj)
-        if now is not obj or node is None:
-            return now.copy()
+        return now.copy() if now is not obj or node is None else self.read_parts(obj, node)
+
+    def read_parts(self, obj: Any, node: StateNode) -> Any:
+        """The items of a list, tuple or dict outside, as the run gets them: a list or dict."""
         if isinstance(obj, dict):
             return {key: self.part(node, "key", key, item) for key, item in obj.items()}
         return [self.part(node, "item", k, item) for k, item in enumerate(obj)]

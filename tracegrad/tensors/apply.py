@@ -22,6 +22,7 @@ from .on_device import compute
 from .op import EagerOp, aval_of
 from .tensor import _ENGINE, Tensor, _ndarray, _new, make, refresh
 
+_generic = np.generic  # NumPy's scalars: results of reductions
 LARGE = 1 << 13  # elements; smaller arrays are held without asking whether they will be read
 
 
@@ -52,7 +53,7 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
     if type(out) is tuple:
         return _several(op, operands, statics, raws, out)
     if type(out) is not _ndarray or op.in_rows:
-        out = _laid_out(out, op.in_rows)
+        out = np.asarray(out) if isinstance(out, _generic) else _laid_out(out, op.in_rows)
     result = _new(Tensor)
     result._data = out
     result._counter = [0]
@@ -64,8 +65,8 @@ def apply(op: EagerOp, operands: tuple[Any, ...], statics: tuple[Any, ...] = ())
                 if out.dtype.kind in INEXACT_KINDS:
                     record(op, operands, statics, raws, (result,))
                 break
-    elif state.inference:
-        result._inference = True
+    else:
+        result._inference = state.inference
     return result
 
 

@@ -742,9 +742,10 @@ class ReadLog:
             here=self.here,
         )  # fmt: skip
         functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
+        of_settings = [(None, s.quick(), None) for s in walker.settings.values() if s.pinned and s.quick is not None]
         graph.pins = Pins(
-            walker.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))], walker.stores,
-            walker.lists, walker.abstract, functions, loose,
+            walker.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))],
+            [*walker.stores, *of_settings], walker.lists, walker.abstract, functions, loose,
         )  # fmt: skip
         return graph
 

@@ -267,7 +267,8 @@ class _Emitter:
         self.add(setting.label, value)
         changed = f"{self.constant(setting.read)}() != {self.constant(value)}"
         if setting.quick is not None:
-            changed = f"{self.constant(setting.quick)}() is not {self.constant(setting.quick())} and {changed}"
+            other = f"{self.constant(setting.quick)}() is not {self.constant(setting.quick())}"
+            changed = other if setting.pinned else f"{other} and {changed}"
         self.fail_if(changed)
 
     def leaf(self, expr: str, leaf: Leaf, label: str, guard: bool) -> None:

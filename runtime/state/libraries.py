@@ -15,7 +15,6 @@ from __future__ import annotations
 import _locale
 import decimal
 import functools
-import operator
 import os
 import sys
 import time
@@ -26,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.ir.refusals import Refusal
-from .values import DICT_VERSION, IdentityKey, dict_version
+from .values import IdentityKey
 
 _RANDOM, _CLOCK, _SYSTEM = Refusal.CALLS_RANDOM, Refusal.CALLS_CLOCK, Refusal.CALLS_SYSTEM
 _FILES, _THREADS, _NAMES = Refusal.CALLS_FILES, Refusal.CALLS_THREADS, Refusal.CALLS_NAMES
@@ -36,12 +35,14 @@ _INTERPRETER = Refusal.CALLS_INTERPRETER
 class LibrarySetting(NamedTuple):
     """A setting of a library that its functions read: ``read()`` gives hashable values, and is called in each call.
 
-    ``quick()``, where there is one, gives an object that is another one whenever the setting is.
+    ``quick()``, where there is one, gives an object that is another one whenever the setting is; or, *pinned*, a dict,
+    whose contents are the setting: ``Pins`` compares them.
     """
 
     label: str
     read: Callable[[], Hashable]
     quick: Callable[[], Any] | None = None
+    pinned: bool = False
 
 
 # ---- settings
@@ -70,31 +71,11 @@ def _context_variable(module: str, name: str) -> Callable[[], Any] | None:
     return getattr(getattr(sys.modules.get(f"numpy._core.{module}"), name, None), "get", None)
 
 
-class Contents:
-    """All that stands in a dict, as an object that is another one after a change."""
-
-    def __init__(self, space: Callable[[], dict[Any, Any]]) -> None:
-        self._space = space
-        self._version = 0
-        self._kept: tuple[Any, ...] = ()
-        self._token = object()
-
-    def __call__(self) -> Hashable:
-        space = self._space()
-        version = dict_version(space) if DICT_VERSION else 0
-        if not version or version != self._version:
-            self._version = version
-            kept = (*space, *space.values())
-            if len(kept) != len(self._kept) or not all(map(operator.is_, kept, self._kept)):
-                self._kept, self._token = kept, object()
-        return self._token
-
-
 def _environment() -> dict[Any, Any]:
     return getattr(os.environ, "_data", os.environ)  # type: ignore[arg-type]
 
 
-ENVIRONMENT = LibrarySetting("os.environ", Contents(_environment))
+ENVIRONMENT = LibrarySetting("os.environ", lambda: tuple(_environment().items()), _environment, pinned=True)
 DECIMAL = LibrarySetting("the decimal context", _decimal_context)
 LOCALE = LibrarySetting("the locale", functools.partial(_locale.setlocale, _locale.LC_ALL, None))
 PRINT_OPTIONS = LibrarySetting(

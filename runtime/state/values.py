@@ -8,7 +8,6 @@ equal numbers nobody can tell which is which by that.
 
 from __future__ import annotations
 
-import ctypes
 import datetime
 import decimal
 import fractions
@@ -22,8 +21,6 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
-
-from ...tracer.bytecode.versions import PYTHON
 
 _PLAIN = {type(None), bool, int, str, bytes, type(Ellipsis), type(NotImplemented), range}
 _BY_REPR = {
@@ -206,22 +203,3 @@ def content(array: np.ndarray) -> bytes:
 def array_token(array: np.ndarray) -> Hashable:
     """The token of an array that is read again in each call: dtype, shape and layout."""
     return (array.dtype, array.shape, "C" if array.flags.c_contiguous else array.strides)
-
-
-def dict_version(space: dict[str, Any]) -> int:
-    """The number that changes with a dict."""
-    return ctypes.c_int64.from_address(id(space) + DICT_VERSION).value
-
-
-def _dict_version_at() -> int:
-    """The offset of a dict's version; 0 where there is none."""
-    offset, probe = object.__basicsize__ + ctypes.sizeof(ctypes.c_ssize_t), {"a": 0}
-    if PYTHON is None or not PYTHON.dict_versions:
-        return 0
-    word = ctypes.c_int64.from_address(id(probe) + offset)
-    before = word.value
-    probe["a"] = 1
-    return offset if word.value != before else 0
-
-
-DICT_VERSION = _dict_version_at()

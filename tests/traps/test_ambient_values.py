@@ -139,6 +139,29 @@ def test_the_environment(read):
     follows(f, put("2"), put("3"), lambda: os.environ.pop(NAME), put("2"))
 
 
+def test_an_environment_that_is_as_it_was_is_known():
+    f = compile_grad(lambda x: np.sum(x) * float(os.environ.get(NAME, "1")))
+    for value in ("2", "3"):
+        os.environ[NAME] = value
+        assert f(X) == f(X) == pytest.approx(X.sum() * float(value))
+    traces = f.stats.traces
+    for value in ("2", "3", "2"):
+        os.environ[NAME] = "".join([*value])
+        os.environ.update(os.environ.copy())
+        assert f(X) == f(X) == pytest.approx(X.sum() * float(value))
+    assert f.stats.traces == traces
+
+
+@pytest.mark.parametrize("kind", [dict, lambda names: type(os.environ)(names, str, str, str, str)])
+def test_another_mapping_in_place_of_the_environment(kind, monkeypatch):
+    f = compile_grad(lambda x: np.sum(x) * float(os.getenv(NAME, "1")))
+    assert f(X) == f(X) == f(X) == pytest.approx(X.sum())
+    monkeypatch.setattr(os, "environ", kind({NAME: "2"}))
+    assert f(X) == f(X) == f(X) == pytest.approx(2 * X.sum())
+    monkeypatch.undo()
+    assert f(X) == f(X) == pytest.approx(X.sum())
+
+
 def test_a_function_that_changes_the_environment():
     def plain(x):
         os.environ[NAME] = str(int(os.environ.get(NAME, "0")) + 1)

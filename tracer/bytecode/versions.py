@@ -22,12 +22,11 @@ class PythonVersion:
     same: Mapping[str, str] = field(default_factory=dict)  # instruction -> the one that it is another name of
     pairs: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # instruction -> the two that it does at once
     null_above: bool = False  # a NULL, or self, is pushed after the callable, not before
-    dict_versions: bool = False  # a dict has a number that changes with it
     counts_constants: bool = False  # None, True and False have counts of references
     writes_locals: bool = True  # assigning an item of ``frame.f_locals`` assigns the variable
 
 
-_3_11 = PythonVersion(dict_versions=True, counts_constants=True, writes_locals=False)
+_3_11 = PythonVersion(counts_constants=True, writes_locals=False)
 _3_12 = replace(
     _3_11,
     same={"LOAD_FAST_CHECK": "LOAD_FAST"},
@@ -43,7 +42,6 @@ _3_13 = replace(
         "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
     },
     null_above=True,
-    dict_versions=False,
     writes_locals=True,
 )
 _3_14 = replace(

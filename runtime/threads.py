@@ -6,6 +6,8 @@ import ctypes
 import math
 import os
 
+from ..codegen.cpu.cpython import immortal
+
 MOST = 64  # threads, and chunks of one loop nest
 
 
@@ -57,4 +59,4 @@ class Threads:
 
 
 threads = Threads()
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(threads.cell))  # threads may read it at the very end of the process
+immortal(threads.cell)  # threads of the pool may read it at the very end of the process

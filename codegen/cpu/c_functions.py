@@ -14,7 +14,8 @@ import re
 import sys
 from typing import Any, NamedTuple
 
-from .symbols import capsule_signature, capsule_symbol, capsules
+from .cpython import capsule_signature
+from .symbols import capsule_symbol, capsules
 
 
 class CFunction(NamedTuple):

@@ -14,7 +14,8 @@ import numpy as np
 
 from ...tracer.ir.late_modules import LateModule
 from ..derive.coloring import compiled
-from .machine_code import immortal, load
+from .cpython import immortal
+from .machine_code import load
 
 llvm: Any = LateModule("llvmlite.binding")
 

@@ -6,9 +6,9 @@ what is gone.
 * A kernel's code is owned by a :class:`MachineCode`, which each callable that can run it refers to, by references that
   the garbage collector never cuts (``bind.py``). It is freed when the last of them is gone, so dropping kernels frees
   memory.
-* What the process has one of (the launcher, its workspace, definitions of builtins) is :func:`immortal`. When the
-  interpreter ends, modules are emptied in no useful order, and builtins outlive the module that made them: finalisers
-  may still call them, and the last collections look into their definitions.
+* What the process has one of (the launcher, its workspace, definitions of builtins) is ``immortal`` (``cpython.py``).
+  When the interpreter ends, modules are emptied in no useful order, and builtins outlive the module that made them:
+  finalisers may still call them, and the last collections look into their definitions.
 
 Nothing else is imported for it where ``elf.py`` can load the code; else llvmlite is, and never numba.
 """
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import _thread
 import contextlib
-import ctypes
 import importlib
 import itertools
 import os
@@ -26,23 +25,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from ...tracer.ir.foreign_code import foreign_code
+from .cpython import immortal
 from .elf import UnsupportedObjectError, image, undefined_symbols
 from .symbols import address_of
-
-T = TypeVar("T")
-
-_incref = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
-
-
-def immortal(value: T) -> T:
-    """*value*, which is never freed, and never emptied by the garbage collector: a reference to it is given away."""
-    _incref(value)
-    return value
 
 
 class Engine(Protocol):

@@ -6,7 +6,6 @@ where a program's values lie.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from ..lower.depth import recursion_for
 from ..schedule.buffers import buffer_of, counted, filled
 from ..schedule.loop_tree import Schedule, ScheduleItem
 from ..schedule.memory import Sizes, Temporary, plan
+from .cpython import memory_at, word_at
 from .machine_code import ObjectCode
 from .program_layout import ProgramLayout, results_of
 
@@ -123,25 +123,23 @@ class LayoutError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """A stored value: where its address stands in the table of buffers, the type of its bytes, and its form."""
+    """A stored value: where its address stands in the table of buffers, its bytes, and its form."""
 
     offset: int
-    raw: type[ctypes.Array[ctypes.c_char]]
+    nbytes: int
     shape: tuple[int, ...]
     dtype: np.dtype
 
     def at(self, table: int) -> np.ndarray:
         """The value as an array, in the buffers of the table at this address."""
-        address = ctypes.c_size_t.from_address(table + self.offset).value
-        return np.ndarray(self.shape, self.dtype, self.raw.from_address(address))  # type: ignore[arg-type]
+        return np.ndarray(self.shape, self.dtype, memory_at(word_at(table + self.offset), self.nbytes))
 
 
 def stored_in(program: Any, canonical: Canonical, x: Sym) -> Stored:
     """The place of a value that *program* stores, for the sizes of *canonical*."""
     shape = tuple(int(canonical.sizes[d]) for d in x.dims)
     buffer = program.buffer_index[buffer_of(program.canonical, program.schedule.stored, x)]
-    raw = ctypes.c_char * (int(np.prod(shape, dtype=np.int64)) * x.dtype.itemsize)
-    return Stored(ctypes.sizeof(ctypes.c_size_t) * buffer, raw, shape, x.dtype)
+    return Stored(8 * buffer, int(np.prod(shape, dtype=np.int64)) * x.dtype.itemsize, shape, x.dtype)
 
 
 def host_step(program: Any, op: CanonicalOp, canonical: Canonical) -> Callable[[int], None]:

@@ -27,7 +27,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+from .cpython import capsule_address, function_address, ufunc_loop
 
 #: Modules of ufuncs that kernels call; the one of Fourier transforms has names of NumPy's own making.
 UFUNC_MODULES = ("numpy", "scipy.special", "numpy.fft._pocketfft_umath")
@@ -149,12 +149,12 @@ def _exported(name: str) -> int:
 def _in_library(library: ctypes.CDLL | None, name: str) -> int:
     """The address of *name* in the *library*, or 0."""
     try:
-        return ctypes.cast(library[name], ctypes.c_void_p).value or 0  # type: ignore[index]
+        return function_address(library[name])  # type: ignore[index]
     except (AttributeError, TypeError):
         return 0
 
 
-# ---- capsules of Cython's, ufuncs of NumPy's -----------------------------------------------------------------------
+# ---- capsules of Cython's -------------------------------------------------------------------------------------------
 
 
 def capsules(module: str) -> dict[str, Any]:
@@ -179,44 +179,3 @@ def _extension_alone(name: str) -> Any:
                 found.loader.exec_module(module)
                 return module
     return None
-
-
-_capsule_name = ctypes.pythonapi.PyCapsule_GetName
-_capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-
-
-def capsule_signature(capsule: Any) -> str:
-    """The C signature of the function in a *capsule*."""
-    return _capsule_name(capsule).decode()
-
-
-def capsule_address(capsule: Any) -> int:
-    """The address in a *capsule*."""
-    return _capsule_pointer(capsule, _capsule_name(capsule))
-
-
-class _UFuncObject(ctypes.Structure):
-    """The stable head of PyUFuncObject (numpy/ufuncobject.h)."""
-
-    _fields_ = [
-        ("refcount", ctypes.c_ssize_t),
-        ("type", ctypes.c_void_p),
-        ("nin", ctypes.c_int),
-        ("nout", ctypes.c_int),
-        ("nargs", ctypes.c_int),
-        ("identity", ctypes.c_int),
-        ("functions", ctypes.POINTER(ctypes.c_void_p)),
-        ("data", ctypes.POINTER(ctypes.c_void_p)),
-        ("ntypes", ctypes.c_int),
-    ]
-
-
-def ufunc_loop(function: Any, signature: str) -> tuple[int, int]:
-    """(address, data) of the inner loop of *function* for *signature* such as ``"d->d"``."""
-    position = function.types.index(signature)
-    head = _UFuncObject.from_address(id(function))
-    if head.nin != function.nin or head.ntypes != function.ntypes:
-        raise RuntimeError(f"the layout of ufunc objects is not the expected one (NumPy {np.__version__})")
-    return head.functions[position] or 0, (head.data[position] or 0) if head.data else 0

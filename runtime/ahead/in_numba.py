@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from ...codegen.cpu.machine_code import immortal
+from ...codegen.cpu.cpython import immortal
 from ...codegen.cpu.native_entry import NO_MEMORY, NO_SIZE, OVERLAP
 from .entry import CParameter, loaded, native_text, parameters
 from .fixed import FixedCall

@@ -32,13 +32,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...codegen.cpu.machine_code import immortal
+from ...codegen.cpu.cpython import builtins_of, fault, immortal
 from ...tracer.ir import forks
 from ...tracer.ir.aval import is_number
 from ..memory import address_of, fresh_memory
 from . import launcher_ir as ir
-from . import object_layout as layout
-from .native import builtins_of
 from .plan import Arg, ArrayArg, ArrayOut, ConstArg, LaunchPlan, Out, ScalarArg, run
 from .plan import ScalarOut as ScalarOut
 from .result_memory import is_large
@@ -121,7 +119,7 @@ if hasattr(os, "register_at_fork"):
 MAX_BUFFERS = 1 << 14
 
 _BYTE = np.dtype(np.uint8)
-_FAULT = layout.fault()
+_FAULT = fault()
 #: Whether :func:`bind` gives native callables in this process, and why not.
 NATIVE: bool = _FAULT is None
 NATIVE_REASON: str = _FAULT or "native"

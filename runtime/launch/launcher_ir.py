@@ -33,7 +33,7 @@ from ctypes import addressof
 
 import numpy as np
 
-from . import object_layout as layout
+from ...codegen.cpu import cpython
 from . import result_tree_ir
 from .native import filled
 from .native_code import NativeText, compile_function
@@ -535,13 +535,13 @@ declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 def launcher_ir(arena_cell: int, arena_busy: int) -> NativeText:
     """:data:`LAUNCHER` with the offsets of this process, and its addresses; the arena's base stands at *arena_cell*,
     whether a call is at work in it at *arena_busy*."""
-    numbers: dict[str, int] = layout.offsets() | {name: position for position, name in enumerate(HEADER)}
+    numbers = cpython.offsets() | {name: position for position, name in enumerate(HEADER)}
     numbers |= {name: value for name, value in globals().items() if name.startswith(("KIND_", "ACCEPT_"))}
     numbers |= {name: position for position, name in enumerate(MEMBER)}
-    numbers |= {"header": len(HEADER), "member": len(MEMBER), "slot": SLOT_BYTES, "carray": layout.CARRAY_FLAGS}
-    numbers |= {"carray_written": layout.CARRAY_FLAGS | _writeable_flag(), **result_tree_ir.numbers()}
+    numbers |= {"header": len(HEADER), "member": len(MEMBER), "slot": SLOT_BYTES, "carray": cpython.CARRAY_FLAGS}
+    numbers |= {"carray_written": cpython.CARRAY_FLAGS | _writeable_flag(), **result_tree_ir.numbers()}
     objects = {"none": None, "float": float, "float64": np.float64, "float32": np.float32}
-    addresses = layout.numpy_api() | {name: id(obj) for name, obj in objects.items()}
+    addresses = cpython.numpy_api() | {name: id(obj) for name, obj in objects.items()}
     addresses |= {"arena_cell": arena_cell, "arena_busy": arena_busy, "result_handler": addressof(handler_cell)}
     functions = (
         "Py_IncRef", "Py_DecRef", "PyTuple_New", "PyTuple_SetItem", "PyLong_FromLongLong", "PyMem_RawMalloc",

@@ -1,4 +1,4 @@
-"""Small native helpers: templates of LLVM IR, and a function as a builtin of Python's.
+"""Templates of LLVM IR.
 
 Functions and objects of this process are symbols of the code, so it is the same in each process; offsets in objects are
 numbers of the text.
@@ -6,30 +6,14 @@ numbers of the text.
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from string import Template
 from typing import Any
 
-from ...codegen.cpu.machine_code import immortal
+from ...codegen.cpu.cpython import python_api
 from .native_code import NativeText
-from .object_layout import python_api
-
-_METH_KEYWORDS, _METH_FASTCALL = 0x0002, 0x0080
-
-
-class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
-
-    _fields_ = (
-        ("name", ctypes.c_char_p),
-        ("method", ctypes.c_void_p),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    )
-
 
 _FIELD = re.compile(r"^( *)(.*\b(?:load|store) .*, ptr )(%[\w.]+)\[(\w+) ([^\]]+)\]", re.MULTILINE)
 
@@ -50,16 +34,3 @@ def filled(text: str, numbers: Mapping[str, Any], addresses: Mapping[str, int], 
 
     body = _FIELD.sub(in_two, Template(text).substitute(fields | dict(numbers)))
     return NativeText(f"%somewhere = type opaque\n{declared}\n{body}", symbols)
-
-
-def builtins_of(
-    address: int, name: bytes, doc: bytes, *, keywords: bool = False
-) -> Callable[[object], Callable[..., Any]]:
-    """``self -> builtin``: builtins of the C function ``f(self, args, nargs)`` at *address*; with *keywords*, it takes
-    their names as well."""
-    method = immortal(_MethodDef(name, address, _METH_FASTCALL | (_METH_KEYWORDS if keywords else 0), doc))
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
-        ("PyCFunction_NewEx", ctypes.pythonapi)
-    )
-    at = ctypes.addressof(method)
-    return lambda self: new(at, self, None)

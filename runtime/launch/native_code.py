@@ -6,7 +6,8 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ...codegen.cpu.machine_code import MachineCode, immortal, load, loaded
+from ...codegen.cpu.cpython import immortal
+from ...codegen.cpu.machine_code import MachineCode, load, loaded
 from ...tracer.ir.foreign_code import uninterrupted
 from ..disk.generation import key_text
 from ..disk.store import store

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...codegen.cpu import symbols
-from ...codegen.cpu.machine_code import immortal
+from ...codegen.cpu.cpython import function_address, immortal
 from ..memory import address_of
 from ..threads import threads
 
@@ -41,7 +41,7 @@ def _resolve() -> int:
 immortal(_pool)
 immortal(_resolve)
 symbols.provide("pool:cells", lambda: ctypes.addressof(_pool))
-symbols.provide("pool:resolve", lambda: ctypes.cast(_resolve, ctypes.c_void_p).value or 0)
+symbols.provide("pool:resolve", lambda: function_address(_resolve))
 symbols.provide("pool:threads", lambda: ctypes.addressof(threads.cell))
 
 # --------------------------------------------------------------------------------------------------- records
@@ -147,7 +147,7 @@ def run(plan: LaunchPlan, values: Sequence[object], workspace: int) -> object:
             if type(value) not in arg.accept:
                 return None
             c_type = ctypes.c_double if arg.dtype == np.float64 else ctypes.c_float  # which rounds without a warning
-            c_type.from_address(address_of(slot())).value = value  # type: ignore[assignment]
+            c_type.from_buffer(slot().data).value = value  # type: ignore[assignment]
         elif value is not arg.value:
             return None
     results: list[np.ndarray] = []

@@ -27,7 +27,6 @@ word           meaning
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib
 import os
@@ -36,6 +35,8 @@ import sys
 
 import numpy as np
 
+from ...codegen.cpu.cpython import immortal, python_api
+from ...codegen.cpu.symbols import address_of
 from ..threads import MOST
 from .native_code import known_function
 
@@ -376,8 +377,7 @@ _LIBC = ("clock_gettime", "syscall", "pthread_create", "pthread_detach", "pthrea
 _PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
 SPINS = 400  # pauses, of some 50 ns, before a thread sleeps
 
-_state = np.zeros(_BELLS + (MOST + 1) * _LINE + _LINE, np.int64)
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_state))  # its threads are there to the very end
+_state = immortal(np.zeros(_BELLS + (MOST + 1) * _LINE + _LINE, np.int64))  # its threads are there to the very end
 
 
 def _state_address() -> int:
@@ -387,9 +387,7 @@ def _state_address() -> int:
 
 def function(name: str) -> int:
     """The address of the function ``run`` or ``poll``."""
-    library = ctypes.CDLL(None)
-    found = {name: library[name] for name in _LIBC} | {name: ctypes.pythonapi[name] for name in _PYTHON}
-    addresses = {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in found.items()}
+    addresses = {name: address_of(name) for name in _LIBC} | {name: python_api(name) for name in _PYTHON}
     addresses["state"] = _state_address()
     symbols = {f"here:{name}": address for name, address in addresses.items()}
     return known_function(("pool", name), f"tracegrad_{name}", symbols, functools.partial(_text, name, addresses))

@@ -18,9 +18,8 @@ import functools
 import mmap
 import sys
 
-from ...codegen.cpu.machine_code import immortal
-from ...codegen.cpu.symbols import capsule_address
-from . import object_layout as layout
+from ...codegen.cpu.cpython import default_allocator, immortal, memory_handler
+from ...codegen.cpu.symbols import address_of
 from .native import filled
 from .native_code import compile_functions
 
@@ -126,20 +125,6 @@ free:
 """
 
 
-class _Allocator(ctypes.Structure):
-    """NumPy's PyDataMemAllocator."""
-
-    _fields_ = tuple((name, ctypes.c_void_p) for name in ("context", "malloc", "calloc", "realloc", "free"))
-
-
-class _Handler(ctypes.Structure):
-    """NumPy's PyDataMem_Handler."""
-
-    _fields_ = (("name", ctypes.c_char * 127), ("version", ctypes.c_uint8), ("allocator", _Allocator))
-
-
-_NAME = immortal(b"mem_handler")  # of the capsules that NumPy takes
-
 #: The address of the capsule of the handler, once a result is large.
 handler_cell = immortal(ctypes.c_int64(0))
 kept = immortal((ctypes.c_int64 * (2 * BLOCKS))())
@@ -159,27 +144,19 @@ def is_large(nbytes: int) -> bool:
 @functools.cache
 def _handler() -> int:
     """The address of the capsule of the handler; 0 where the system has no such advice."""
-    madvise = getattr(ctypes.CDLL(None), "madvise", None) if _FREE is not None else None
-    if madvise is None:
+    if _FREE is None:
         return 0
-    default = ctypes.py_object.from_address(layout.numpy_api()["PyDataMem_DefaultHandler"]).value
-    own = _Handler.from_address(capsule_address(default)).allocator
+    context, malloc, calloc, realloc, free = default_allocator()
     addresses = {
         "kept": ctypes.addressof(kept), "total": ctypes.addressof(total), "hand": ctypes.addressof(_hand),
-        "numpy_malloc": own.malloc, "numpy_free": own.free,
-        "madvise": ctypes.cast(madvise, ctypes.c_void_p).value or 0,
+        "numpy_malloc": malloc, "numpy_free": free, "madvise": address_of("madvise"),
     }  # fmt: skip
     page = mmap.PAGESIZE
     numbers = {
         "least": LEAST, "most": MOST, "untold": UNTOLD, "blocks": BLOCKS, "advice": _FREE, "page_less": page - 1,
-        "page_mask": -page, "numpy_context": f"inttoptr (i64 {own.context or 0} to ptr)",
+        "page_mask": -page, "numpy_context": f"inttoptr (i64 {context} to ptr)",
     }  # fmt: skip
     source = filled(HANDLER, numbers, addresses, ())
 
     take, give = compile_functions(source, ("tracegrad_result_take", "tracegrad_result_give"))
-    allocator = _Allocator(own.context, take, own.calloc, own.realloc, give)
-    made = immortal(_Handler(b"tracegrad_results", 1, allocator))
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
-        ("PyCapsule_New", ctypes.pythonapi)
-    )
-    return id(immortal(new(ctypes.addressof(made), _NAME, None)))
+    return id(memory_handler(b"tracegrad_results", context, take, calloc, realloc, give))

@@ -43,8 +43,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...codegen.cpu.cpython import slot_offsets
 from ..memory import address_of
-from .object_layout import slot_offsets
 from .plan import ArrayOut, Out, ScalarOut
 
 KINDS = ("RESULT", "NUMBER", "CONST", "TUPLE", "LIST", "DICT", "OBJECT", "CALL", "END")

@@ -25,8 +25,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from . import object_layout as layout
-from .native import builtins_of, filled
+from ...codegen.cpu.cpython import builtins_of, fault, offsets, slot_offsets
+from .native import filled
 from .native_code import compile_function
 
 LEAF, NONE, TUPLE, LIST, DICT, OBJECT = range(6)
@@ -250,7 +250,7 @@ class ReaderNode(NamedTuple):
 def reader(structure: list[ReaderNode], leaves: int) -> Callable[[object], tuple[Any, ...] | None] | None:
     """A callable that gives the *leaves* of a tree, and the objects in it, or None where it is of another structure;
     None where there is no native one.  *structure*: the nodes in order; *leaves*: their number, with the objects."""
-    if layout.fault() is not None:
+    if fault() is not None:
         return None
     words, waiting, most = array("q"), 1, 1
     for part in structure:
@@ -258,10 +258,10 @@ def reader(structure: list[ReaderNode], leaves: int) -> Callable[[object], tuple
         keys, count = part.keys or (), part.items
         if part.kind in (DICT, OBJECT):
             count = len(keys) + len(part.slots)
-            offsets = layout.slot_offsets(part.type) if part.kind == OBJECT else {}
+            places = slot_offsets(part.type) if part.kind == OBJECT else {}
             size = -1 if part.keys is None else len(keys)
             words.extend((id(part.type), size, len(part.slots), len(part.empty), *map(id, keys)))
-            words.extend([offsets[name] for name in (*part.slots, *part.empty)])
+            words.extend([places[name] for name in (*part.slots, *part.empty)])
         elif part.kind in (TUPLE, LIST):
             words.extend((id(part.type), count))
         waiting += count - 1
@@ -275,6 +275,6 @@ def reader(structure: list[ReaderNode], leaves: int) -> Callable[[object], tuple
 def _builtin() -> Callable[[object], Callable[..., Any]]:
     objects = {"none": None, "str": str}
     kinds = {"NONE": NONE, "TUPLE": TUPLE, "LIST": LIST, "DICT": DICT, "OBJECT": OBJECT}
-    text = filled(READER, layout.offsets() | kinds, {name: id(obj) for name, obj in objects.items()}, _FUNCTIONS)
+    text = filled(READER, offsets() | kinds, {name: id(obj) for name, obj in objects.items()}, _FUNCTIONS)
     address = compile_function(text, "tracegrad_leaves")
     return builtins_of(address, b"leaves", b"The leaves of a tree, or None where it is of another structure.")

@@ -9,7 +9,6 @@ local variables), ``Settled.unsettled`` gets the object: it can't be handed out 
 from __future__ import annotations
 
 import contextvars
-import ctypes
 import functools
 import gc
 import itertools
@@ -23,6 +22,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...codegen.cpu.cpython import write_locals
 from ...tracer.bytecode.records import HEAP_TYPE
 from ...tracer.bytecode.versions import FORM
 from ...tracer.convert.transparent import OWN
@@ -156,7 +156,7 @@ def _settle_locals(frame: types.FrameType, plain: Settling, depth: int) -> None:
         if (new := plain(part, depth)) is not part:
             names[name] = new
     if not FORM.writes_locals:
-        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+        write_locals(frame)
 
 
 def of_recordings(fn: Any) -> bool:

@@ -15,9 +15,9 @@ from typing import Any
 
 import optree
 
+from ...codegen.cpu.cpython import fault, slot_offsets
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
 from ..launch import tree_reader
-from ..launch.object_layout import fault, slot_offsets
 from ..launch.tree_reader import ReaderNode
 from .plain_objects import is_object, kept_results, maker, slots_of
 

@@ -8,7 +8,7 @@ version has moved on, :meth:`Pins.settle` compares what counts in Python, and no
 Dicts and lists that outsiders write to (of functions, of modules of a network) are compared entry by entry. The same
 call compares the code of functions and NumPy's settings of floating-point errors, which every replay rests on.
 
-Start reading at :class:`Pins`. Where :func:`_ready` says no, everything is compared in Python.
+Start reading at :class:`Pins`. Where ``has_versions`` says no, everything is compared in Python.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import abc
 import ctypes
 import gc
 import struct
-import sys
 from array import array
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
 from contextvars import ContextVar
@@ -26,16 +25,15 @@ from itertools import chain
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
+from ...codegen.cpu import cpython
+from ...codegen.cpu.cpython import builtins_of, has_versions
 from ...tracer.bytecode.versions import FORM
 from ...tracer.record.float_errors import VARIABLE, raising, settings
-from ..launch import object_layout as layout
-from ..launch.native import builtins_of, filled
+from ..launch.native import filled
 from ..launch.native_code import compile_functions
 from .trust import Trust
 from .values import distinct, identity, is_leaf, state_token, unchanged
 
-_VERSION = 384  # bytes before PyTypeObject.tp_version_tag, behind which nothing fills the word
-_OneObject: Any = ctypes.py_object * 1
 _NEVER = -1  # no version is this
 _HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 # `self` is the address of a word with the address of these words: the address of the settings of floating-point errors;
@@ -244,7 +242,8 @@ class Pins:
         # Classes that have attributes whose values do not count are compared entry by entry, and so are their bases.
         self._open = [cls for cls in self._classes if any(id(base) in self._loose for base in cls.__mro__)]
         self._entries = {base: _store(base) for cls in self._open for base in cls.__mro__ if can_change(base)}
-        self._errors = _OneObject(settings(None))  # settings under which it is as then
+        self._errors = cpython.object_cell(settings(None))  # settings under which it is as then
+        self.native = has_versions()
         words = self._read()  # before what they stand for is looked at
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
         self.abstract = abstract
@@ -252,7 +251,6 @@ class Pins:
         self._cell = array("q", [0])
         self._words = array("q")
         self._note(words)
-        self.native = _ready()
         self.quick = CellType(_never)  # whose contents ``same`` calls
         self._settled = False
 
@@ -266,16 +264,15 @@ class Pins:
 
     def _read(self) -> list[int]:
         """The words for the native comparison, of the state as it is now."""
-        at = layout.offsets()
-        same = [(id(cls) + at["ob_type"], id(type(cls))) for cls in self._classes]
-        same += [(id(cls) + _order_field(), id(cls.__mro__)) for cls in self._open]
-        same += [(id(cls) + _VERSION, _version(cls)) for cls in self._classes if cls not in self._open]
+        if not self.native:
+            return []
+        same = [cpython.type_field(cls) for cls in self._classes]
+        same += [cpython.bases_field(cls) for cls in self._open]
+        same += [_version_field(cls) for cls in self._classes if cls not in self._open]
         for fn, parts in self.functions.items():
-            same += [(id(fn) + _function_fields()[name], id(part)) for name, part in parts.items()]
+            same += cpython.function_fields(fn, parts)
         for items, known in self._lists:
-            first = _word(id(items) + at["list_items"])
-            same += [(id(items) + at["list_size"], len(known)), (id(items) + at["list_items"], first)]
-            same += [(first + 8 * k, id(item)) for k, item in enumerate(known)]
+            same += cpython.list_fields(items, known)
         words = [ctypes.addressof(self._errors), len(same), *chain.from_iterable(same)]
         words.append(len(self._entries) + len(self._stores))
         dicts = [(None, type(None), store, store, self._loose.get(id(cls), ())) for cls, store in self._entries.items()]
@@ -447,7 +444,7 @@ def _user_token(cls: type, names: Container[str]) -> Hashable:
 
 def _library_token(cls: type, names: Container[str]) -> Hashable:
     """The functions and descriptors of a library's class by identity, and plain values that the code names."""
-    version = _version(cls)
+    version = _version_field(cls)[1] if has_versions() else _NEVER
     known = _library_tokens.get(cls)
     if known is None or known[0] != version or version == _NEVER:
         parts = cls.__dict__.items()
@@ -460,81 +457,14 @@ def _library_token(cls: type, names: Container[str]) -> Hashable:
 # ---- the native comparison
 
 
-def _version(cls: type) -> int:
-    """The version of a class as it is now; the lookup gives it one."""
-    if not _ready():
-        return _NEVER
-    getattr(cls, "__no_such_name__", None)
-    return _word(id(cls) + _VERSION) or _NEVER
-
-
-def _word(address: int) -> int:
-    return ctypes.c_int64.from_address(address).value
+def _version_field(cls: type) -> cpython.Field:
+    at, version = cpython.version_field(cls)
+    return at, version or _NEVER
 
 
 def _store(cls: type) -> dict[str, Any]:
     """The dict of a class itself."""
     return gc.get_referents(cls.__dict__)[0]
-
-
-@lru_cache(None)
-def _order_field() -> int:
-    """The offset of the order of its bases in a class; 0 where it is not found."""
-
-    def offsets(cls: type) -> list[int]:
-        size: int = type.__basicsize__  # type: ignore[assignment]
-        words = struct.unpack(f"{size // 8}q", ctypes.string_at(id(cls), size // 8 * 8))
-        return [8 * k for k, word in enumerate(words) if word == id(cls.__mro__)]
-
-    base = type("one", (), {})
-    one, other = offsets(base), offsets(type("other", (base,), {}))
-    return one[0] if one == other and len(one) == 1 else 0
-
-
-@lru_cache(None)
-def _function_fields() -> dict[str, int]:
-    """The offsets of a function's attributes in its object; empty where they are not found."""
-
-    def probe(a: object = object(), *, b: object = object()) -> None:
-        """Nothing."""
-
-    def other() -> None:
-        return None
-
-    def words() -> list[int]:
-        return list(struct.unpack(f"{size // 8}q", ctypes.string_at(id(probe), size)))
-
-    names, size = ("__code__", "__defaults__", "__kwdefaults__"), FunctionType.__basicsize__
-    places = []
-    for values in ([getattr(probe, name) for name in names], [other.__code__, (1,), {"b": 2}]):
-        for name, value in zip(names, values, strict=True):
-            setattr(probe, name, value)
-        now = words()
-        places.append([[k for k, word in enumerate(now) if word == id(value)] for value in values])
-    if places[0] != places[1] or any(len(found) != 1 for found in places[0]):
-        return {}
-    return {name: 8 * found[0] for name, found in zip(names, places[0], strict=True)}
-
-
-@lru_cache(None)
-def _ready() -> bool:
-    """Whether this interpreter keeps the versions of classes where they are expected."""
-    found = _function_fields() and _order_field()
-    if layout.fault() is not None or sys.getsizeof(Pins) < _VERSION + 8 or not found:
-        return False
-
-    def versions() -> list[int]:
-        for cls in classes:
-            getattr(cls, "__no_such_name__", None)
-        return [_word(id(cls) + _VERSION) for cls in classes]
-
-    base = type("base", (), {})
-    classes = [base, type("derived", (base,), {}), type("other", (), {})]
-    first, second = versions(), versions()
-    base.attribute = None  # type: ignore[attr-defined]
-    third = versions()
-    ready = first == second and all(first) and len(set(first)) == 3
-    return ready and third[2] == first[2] and all(third) and not {*third[:2]} & {*first}
 
 
 #: Objects from which on a set takes less time than to compare each with each.
@@ -550,7 +480,7 @@ def distinct_of(count: int) -> CellType:
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
     """The maker of a ``same`` of the address of a table."""
-    numbers = {name: layout.offsets()[name] for name in ("ob_type", "ob_sval")}
+    numbers = {name: cpython.offsets()[name] for name in ("ob_type", "ob_sval")}
     objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
     counted = "%count = load i64, ptr $true\n  %counted = add i64 %count, 1\n  store i64 %counted, ptr $true"
     hold = counted if FORM.counts_constants else ""  # a call would be a tenth of the time that there is

@@ -15,6 +15,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -330,6 +331,67 @@ def test_imports_are_relative_and_at_the_top() -> None:
             if function and isinstance(node, (ast.Import, ast.ImportFrom)):
                 wrong.append(f"{module}:{node.lineno}: an import inside {function}")
     assert wrong == []
+
+
+# ---- objects by address ---------------------------------------------------------------------------------------------
+
+# What reads objects at their addresses, calls CPython's C API, or has the interpreter call back for each line.
+BY_ADDRESS = {
+    "from_address", "pythonapi", "PyDLL", "py_object", "string_at", "wstring_at", "memmove", "memset", "settrace",
+    "setprofile",
+}  # fmt: skip
+OF_CTYPES = {"cast", "POINTER", "pointer", "_CFuncPtr"}  # which mean something else elsewhere
+CPYTHON = "tracegrad.codegen.cpu.cpython"
+
+
+def by_address(tree: ast.Module) -> list[str]:
+    """What a file does with objects by their addresses, however it is spelled: by names, and by offsets from ``id``."""
+    found = []
+    for node in ast.walk(tree):
+        names: list[Any] = []
+        if isinstance(node, ast.Attribute):
+            names = [node.attr] + [f"ctypes.{node.attr}"] * (called(node.value) == "ctypes")
+        elif isinstance(node, ast.Name):
+            names = [node.id]
+        elif isinstance(node, ast.Constant):
+            names = [node.value]
+        elif isinstance(node, ast.ImportFrom) and node.module in ("ctypes", "_ctypes"):
+            names = [name for alias in node.names for name in (alias.name, f"ctypes.{alias.name}")]
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+            operands = [part for part in (node.left, node.right) if isinstance(part, ast.Call)]
+            names = ["id"] if "id" in map(called, operands) else []
+            found += [f"{node.lineno}: an offset from id(...)" for _ in names]
+        known = BY_ADDRESS | {f"ctypes.{name}" for name in OF_CTYPES}
+        found += [f"{node.lineno}: {name}" for name in names if isinstance(name, str) and name in known]
+    return found
+
+
+def test_one_file_reads_objects_by_address() -> None:
+    named = re.compile(rf"\b({'|'.join(BY_ADDRESS)}|ctypes)\b|\bid\([^)]*\) *[+-]|[+-] *id\(")
+    found = {module: by_address(trees()[module]) for module, text in texts().items() if named.search(text)}
+    assert found.pop(CPYTHON)
+    assert {module: uses for module, uses in found.items() if uses} == {}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import ctypes\nctypes.c_int64.from_address(id(x) + 16).value",
+        "import ctypes as c\nc.pythonapi.Py_IncRef(c.py_object(x))",
+        "from ctypes import pythonapi as api\napi.Py_IncRef(x)",
+        "import ctypes\ngetattr(ctypes, 'pythonapi').Py_IncRef(x)",
+        "import ctypes\nctypes.PyDLL(None)['Py_IncRef']",
+        "import ctypes\nctypes.cast(id(x), ctypes.POINTER(ctypes.c_int64))[2]",
+        "from ctypes import cast as at\nat(id(x), kind)",
+        "import ctypes\nctypes.string_at(id(x), 32)",
+        "words = [8 + id(x), 0]",
+        "words = [id(cls) + VERSION, 0]",
+        "import sys\nsys.settrace(look)",
+        "from sys import setprofile\nsetprofile(look)",
+    ],
+)  # fmt: skip
+def test_what_reads_objects_by_address_is_seen_in_each_spelling(source: str) -> None:
+    assert by_address(ast.parse(source))
 
 
 def test_a_name_means_one_thing() -> None:

@@ -24,6 +24,7 @@ tracegrad.autograd
 tracegrad.autograd.derivatives
 tracegrad.codegen
 tracegrad.codegen.cpu
+tracegrad.codegen.cpu.cpython
 tracegrad.codegen.cpu.elf
 tracegrad.codegen.cpu.machine_code
 tracegrad.codegen.cpu.symbols

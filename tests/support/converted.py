@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import traceback
 import types
@@ -10,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from tracegrad.codegen.cpu.cpython import write_locals
 from tracegrad.tracer.convert import patterns, transparent
 from tracegrad.tracer.convert.copies import Copy, NotConverted, convert
 from tracegrad.tracer.convert.transparent import Transparent
@@ -117,7 +117,7 @@ def spoil(frame: Any, names: Any) -> None:
         if name in variables:
             variables[name] = "spoilt"
     if sys.version_info < (3, 13):
-        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+        write_locals(frame)
 
 
 class _RebindingFor(transparent.PythonFor):

@@ -20,7 +20,7 @@ PROGRAM = """
         warnings.simplefilter("always")
         import tracegrad
         from tracegrad import compile_grad
-        from tracegrad.runtime.launch import object_layout
+        from tracegrad.codegen.cpu import cpython
 
         RATE, TABLE = 0.3, np.arange(3.0)
 
@@ -77,7 +77,7 @@ PROGRAM = """
             print("made:", compile_grad(makes)(np.ones(3)))  # where the source of this text is known
         except tracegrad.UnsupportedError as error:
             print("refused:", error)
-    print("launch:", object_layout.fault())
+    print("launch:", cpython.fault())
     for warning in said:
         if "tracegrad" in str(warning.message):
             print("warning:", warning.category.__name__, warning.message)

@@ -7,6 +7,7 @@ import pytest
 
 from tracegrad import compile_grad, config
 from tracegrad.codegen.cpu import symbols
+from tracegrad.codegen.cpu.cpython import capsule_address
 
 RNG = np.random.default_rng(0)
 
@@ -21,7 +22,7 @@ def forgotten():
 
 @pytest.mark.parametrize("name", ["dgemm", "sgemm"])
 def test_an_unknown_blas_of_numpys_is_replaced_by_scipys(name, monkeypatch, forgotten):
-    scipys = symbols.capsule_address(symbols.capsules("scipy.linalg.cython_blas")[name])
+    scipys = capsule_address(symbols.capsules("scipy.linalg.cython_blas")[name])
     assert symbols.address_of(symbols.blas_symbol(name))
     symbols.address_of.cache_clear()
     monkeypatch.setattr(symbols, "_BLAS_NAMES", ("no_such_{}",))

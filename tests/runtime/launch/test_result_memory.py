@@ -16,8 +16,8 @@ import pytest
 from numpy._core.multiarray import get_handler_name
 
 from tracegrad import compile_grad
+from tracegrad.codegen.cpu import cpython
 from tracegrad.runtime.launch import bind, result_memory
-from tracegrad.runtime.launch import object_layout as layout
 
 pytestmark = pytest.mark.skipif(
     not (bind.NATIVE and result_memory.is_large(result_memory.LEAST)), reason="the launcher keeps no memory here"
@@ -44,7 +44,7 @@ def capsule(address: int) -> ctypes.py_object:
     return ctypes.cast(address, ctypes.py_object)
 
 
-set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(layout.numpy_api()["PyDataMem_SetHandler"])
+set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(cpython.numpy_api()["PyDataMem_SetHandler"])
 
 
 @contextlib.contextmanager
@@ -154,19 +154,7 @@ def test_the_handler_that_a_user_has_set_is_used():
     nbytes = next(sizes)
     x = np.ones(nbytes // 8)
     gradient(nbytes)
-    api = ctypes.c_void_p.from_address(layout.numpy_api()["PyDataMem_DefaultHandler"]).value
-    pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )
-    theirs = (ctypes.c_char * 168).from_address(pointer(api, b"mem_handler"))
-    copy = ctypes.create_string_buffer(theirs.raw)
-    copy[:6] = b"users\0"
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
-        ("PyCapsule_New", ctypes.pythonapi)
-    )
-    name = ctypes.c_char_p(b"mem_handler")
-    made = new(ctypes.addressof(copy), name, None)
-    with handler(id(made)):
+    with handler(id(cpython.memory_handler(b"users", *cpython.default_allocator()))):
         found = cubes.grad(x)
         assert get_handler_name(found) == "users" and get_handler_name(np.ones(9)) == "users"
     assert get_handler_name(np.ones(9)) == NUMPYS

@@ -9,7 +9,7 @@ import contextvars
 import numpy as np
 import pytest
 
-from tracegrad.runtime.launch.object_layout import fault
+from tracegrad.codegen.cpu.cpython import fault
 from tracegrad.runtime.state import pins
 from tracegrad.runtime.state.pins import Pins
 from tracegrad.runtime.state.trust import Trust
@@ -20,9 +20,9 @@ def ready(request, monkeypatch):
     native = request.param == "native"
     if native and fault() is not None:
         pytest.skip("objects of this interpreter are laid out in another way")
-    assert pins._ready() or not native
+    assert pins.has_versions() or not native
     if not native:
-        monkeypatch.setattr(pins, "_ready", lambda: False)
+        monkeypatch.setattr(pins, "has_versions", lambda: False)
     return native
 
 

@@ -27,7 +27,7 @@ import math
 import os
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -288,7 +288,7 @@ def bind_steps(
     targets = set(donated.values())
     if len(targets) != len(donated):
         raise ValueError(f"two results are donated to one argument: {dict(donated)}")
-    rows = [replace(a, written=True) if k in targets and isinstance(a, ArrayArg) else a for k, a in enumerate(args)]
+    rows = [a._replace(written=True) if k in targets and isinstance(a, ArrayArg) else a for k, a in enumerate(args)]
     for k, target in donated.items():
         row = rows[target]
         if not isinstance(row, ArrayArg) or (row.dtype, row.shape) != (outs[k].dtype, getattr(outs[k], "shape", ())):

@@ -10,7 +10,6 @@ import contextlib
 import ctypes
 import importlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -47,8 +46,7 @@ symbols.provide("pool:threads", lambda: ctypes.addressof(threads.cell))
 # --------------------------------------------------------------------------------------------------- records
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayArg:
+class ArrayArg(NamedTuple):
     """An ndarray (no subclass) of this dtype and shape, C-contiguous and aligned.  It may be read-only, unless it is
     *written*."""
 
@@ -57,8 +55,7 @@ class ArrayArg:
     written: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarArg:
+class ScalarArg(NamedTuple):
     """A float, np.float64 or np.float32, handed to the kernel as *dtype* (float64 or float32).
 
     *accept* narrows the types, for where they don't mean the same: a Python float takes on the precision of the
@@ -69,23 +66,20 @@ class ScalarArg:
     accept: tuple[type, ...] = (float, np.float64, np.float32)
 
 
-@dataclass(frozen=True, slots=True)
-class ConstArg:
+class ConstArg(NamedTuple):
     """This very object (a singleton or an interned value).  The kernel does not see it."""
 
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayOut:
+class ArrayOut(NamedTuple):
     """A new C-contiguous ndarray."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarOut:
+class ScalarOut(NamedTuple):
     """A NumPy scalar, never a Python int: the caller can tell a result from the index of a guard by its type."""
 
     dtype: np.dtype

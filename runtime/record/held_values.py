@@ -23,9 +23,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...codegen.cpu.cpython import write_locals
-from ...tracer.bytecode.records import HEAP_TYPE
 from ...tracer.bytecode.versions import FORM
 from ...tracer.convert.transparent import OWN
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.errors import OnlyPythonError, UnsupportedError
 from ...tracer.ir.site import OWN_FOLDER, at_site
 from ...tracer.record.array import METHODS, TracedArray

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import HEAP_TYPE
 from ...tracer.bytecode.shown_names import (
     CALLED,
     CALLED_AS,
@@ -33,6 +32,7 @@ from ...tracer.bytecode.shown_names import (
 from ...tracer.control.jitted import is_recorded, python_of, through_source
 from ...tracer.convert.copies import NotConverted, convert
 from ...tracer.convert.transparent import OWN
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.numpy_api.python_builtins import plain_like
 from ...tracer.record.array import TracedArray, is_traced

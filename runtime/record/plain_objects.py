@@ -17,8 +17,8 @@ from typing import Any
 
 import optree
 
-from ...tracer.bytecode.records import HEAP_TYPE
 from ...tracer.ir import forks
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
 from ..state.c_state import keeps_c_state
 from ..state.contents import slots

@@ -9,8 +9,8 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ...tracer.bytecode.array_places import written, written_results
-from ...tracer.bytecode.records import HEAP_TYPE
 from ...tracer.convert.source import parts_of
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ..state.trust import Trust
 from ..state.values import is_empty
 

@@ -22,8 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import HEAP_TYPE, dict_of
+from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.numpy_api.python_builtins import KnownType

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.class_flags import HEAP_TYPE
 from .c_state import keeps_c_state
 from .state_graph import MAX_CONTENT
 from .values import identity, is_leaf, same, token
@@ -79,7 +80,7 @@ def _attributes(obj: Any) -> dict[str, Any]:
 
 def _is_plain_object(value: Any) -> bool:
     """Whether all of an object is its attributes."""
-    return type(value).__flags__ & (1 << 9) != 0 and not keeps_c_state(type(value))
+    return bool(type(value).__flags__ & HEAP_TYPE) and not keeps_c_state(type(value))
 
 
 def _content(array: np.ndarray) -> Any:

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 from ...codegen.cpu import cpython
 from ...codegen.cpu.cpython import builtins_of, has_versions
 from ...tracer.bytecode.versions import FORM
+from ...tracer.ir.class_flags import HEAP_TYPE, IMMUTABLE
 from ...tracer.record.float_errors import VARIABLE, raising, settings
 from ..launch.native import filled
 from ..launch.native_code import compile_functions
@@ -35,7 +36,6 @@ from .trust import Trust
 from .values import distinct, identity, is_leaf, state_token, unchanged
 
 _NEVER = -1  # no version is this
-_HEAP_TYPE, _IMMUTABLE = 1 << 9, 1 << 8
 # `self` is the address of a word with the address of these words: the address of the settings of floating-point errors;
 # the number of words in memory, then (address, what stands there) for each, in an order in which what has been found
 # the same says that the next address can be read; the number of dicts, then (owner or 0, its type, dict, length, then
@@ -414,7 +414,7 @@ def _methods(kind: type) -> frozenset[str]:
 
 def can_change(cls: type) -> bool:
     """Whether attributes of the class can be set."""
-    return bool(cls.__flags__ & _HEAP_TYPE) and not cls.__flags__ & _IMMUTABLE
+    return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE
 
 
 _library_tokens: dict[type, tuple[int, Hashable]] = {}

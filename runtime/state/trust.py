@@ -15,6 +15,7 @@ import weakref
 from functools import lru_cache
 from typing import Any
 
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import OWN_FOLDER
 from .c_state import keeps_c_state
@@ -118,11 +119,11 @@ class Trust:
             name = cls.__module__
             module = sys.modules.get(name) if isinstance(name, str) else None
             if module is builtins:  # which a class is said to be of that is made where no `__name__` is
-                known = not cls.__flags__ & (1 << 9) or vars(builtins).get(cls.__name__) is cls
+                known = not cls.__flags__ & HEAP_TYPE or vars(builtins).get(cls.__name__) is cls
             elif module is not None:
                 known = self.module(module)
             else:
-                known = not cls.__flags__ & (1 << 9)  # no module, and not made by a class statement
+                known = not cls.__flags__ & HEAP_TYPE  # no module, and not made by a class statement
             self._classes[cls] = known
         return known
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ..disk.encoding import encode
-from .library_text import HEAP_TYPE, NotStoredError
+from .library_text import NotStoredError
 
 _VALUES = (type(None), bool, int, str)
 _MOST = 1024  # leaves

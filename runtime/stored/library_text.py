@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-HEAP_TYPE = 1 << 9
+from ...tracer.ir.class_flags import HEAP_TYPE
+
 SIMPLE = (type(None), bool, int, float, complex, str, bytes)  # classes of values that stand in texts as they are
 OURS = f"{__name__.partition('.')[0]}."
 DISPATCHER = type(np.sum)  # a function of NumPy's that other libraries can override

@@ -26,12 +26,12 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ..disk.encoding import EncodingError, encode
 from ..state.set_order import hashes_here
 from ..wrapper import Wrapper
 from .library_text import (
     DISPATCHER,
-    HEAP_TYPE,
     OURS,
     SIMPLE,
     NotStoredError,

@@ -394,6 +394,12 @@ def test_what_reads_objects_by_address_is_seen_in_each_spelling(source: str) -> 
     assert by_address(ast.parse(source))
 
 
+def test_the_flags_of_classes_have_one_table() -> None:
+    table = "tracegrad.tracer.ir.class_flags"
+    asking = [module for module, text in texts().items() if "__flags__" in text and module != table]
+    assert asking and [module for module in asking if table not in dict(every_import()[module])] == []
+
+
 def test_a_name_means_one_thing() -> None:
     """No two classes of the library have the same name."""
     places: dict[str, list[str]] = {}

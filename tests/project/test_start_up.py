@@ -62,6 +62,7 @@ tracegrad.runtime.transforms.gradient
 tracegrad.runtime.wrapper
 tracegrad.tracer
 tracegrad.tracer.ir
+tracegrad.tracer.ir.class_flags
 tracegrad.tracer.ir.debuggers
 tracegrad.tracer.ir.digests
 tracegrad.tracer.ir.errors

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Generic
 
+from ..ir.class_flags import HEAP_TYPE
 from .instructions import plain_instructions
 
-HEAP_TYPE = 1 << 9  # the flag of a class that Python code has made
 _MOST_FIELDS = 16
 _PLAIN_BASES = (object, tuple, Generic, abc.ABC)
 # Methods that no operator calls, or that are asked for with the making of objects.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_FLAGS: dict[type, int] = {Sequence: 1 << 5, Mapping: 1 << 6}  # that classes get which are derived, or registered
-_MATCH_SELF = 1 << 22
+from ..ir.class_flags import MAPPING, MATCH_SELF, SEQUENCE
+
+_FLAGS: dict[type, int] = {Sequence: SEQUENCE, Mapping: MAPPING}
 _ABSENT = object()
 
 
@@ -69,7 +70,7 @@ class Patterns:
         found: list[Any] = []
         if count:
             known = self.call(getattr, cls, "__match_args__", _ABSENT)
-            if known is _ABSENT and count == 1 and cls.__flags__ & _MATCH_SELF:
+            if known is _ABSENT and count == 1 and cls.__flags__ & MATCH_SELF:
                 found.append(x)
             else:
                 names = (*_by_position(cls, () if known is _ABSENT else known, count), *names)

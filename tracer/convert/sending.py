@@ -8,12 +8,12 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from ..ir.class_flags import HEAP_TYPE
 from ..ir.site import is_installed
 from .sent_texts import SentLines
 from .source import lines_of, parts_of
 
 _MOST = 256  # functions
-_HEAP_TYPE = 1 << 9
 
 
 def lines_for(fn: Any) -> tuple[SentLines, ...]:
@@ -33,7 +33,7 @@ def _reached(todo: list[Any]) -> Iterator[types.FunctionType]:
                 continue
             met.add(id(value))
             if kind is not types.FunctionType:
-                todo += [*vars(value).values(), *value.__bases__] if value.__flags__ & _HEAP_TYPE else ()
+                todo += [*vars(value).values(), *value.__bases__] if value.__flags__ & HEAP_TYPE else ()
             elif not is_installed(value.__code__.co_filename):
                 yield value
                 todo += _found_by(value)

@@ -25,6 +25,7 @@ import numpy as np
 
 from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
+from ..ir.class_flags import SEQUENCE
 from ..ir.debuggers import looks_on
 from ..ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError
 from ..ir.graph import Atom, Lit, Pair, Var, literal
@@ -49,8 +50,7 @@ MAX_AXES = 64  # of an array, as NumPy has it
 _MOST_SHOWN = 256  # elements of an array whose text may be guarded
 _ENTRIES = os.path.join("numpy_api", "dispatch.py")  # entries of the user's operations
 RECORDED = " (recorded)"  # after the name of a file of NumPy's: its code is recorded as the user's is
-_SEQUENCE = 1 << 5  # the flag of a class for which `case [a, b]` asks; arrays have it from NumPy 2.5 on
-_ARRAYS_MATCH = bool(np.ndarray.__flags__ & _SEQUENCE)
+_ARRAYS_MATCH = bool(np.ndarray.__flags__ & SEQUENCE)  # from NumPy 2.5 on
 _GET_LEN = dis.opmap["GET_LEN"]
 _AFTER = (
     "a traced array was used after its function had returned; return it from the function, and do not keep it in a "
@@ -726,7 +726,7 @@ def has_attribute(kind: type, name: str) -> bool:
 
 
 if _ARRAYS_MATCH:
-    TracedArray.__abc_tpflags__ = _SEQUENCE  # type: ignore[attr-defined]
+    TracedArray.__abc_tpflags__ = SEQUENCE  # type: ignore[attr-defined]
     _abc_init(TracedArray)
 
 # ---- crossing between user values and atoms ----------------------------------------------------------------------

@@ -35,7 +35,7 @@ from ..state.c_state import keeps_c_state
 from ..state.contents import set_attribute, slots
 from ..state.own_items import CONTENTS, OwnItems
 from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
-from ..state.values import is_leaf, is_nan, nans_in, state_token, token
+from ..state.values import is_leaf, is_nan, keys_unchanged, nans_in, state_token, token
 from .arguments import Arguments
 from .call_key import OBJECT, Call
 from .complex_data import as_result, text_of
@@ -319,7 +319,7 @@ def _rewriting(
                 yield _attribute(at, name, now, values)
         return
     kept = [name for name in before if name in now]
-    if list(now)[: len(kept)] != kept:
+    if not keys_unchanged(kept, tuple(now)[: len(kept)]):
         yield all_of(dict(now), "{0}.clear(); {0}.update({1})")
         return
     for name in before:

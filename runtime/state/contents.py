@@ -11,7 +11,7 @@ from typing import Any
 from ...tracer.bytecode.records import dict_of
 from ..memo import MEMO
 from .pins import MISSING
-from .values import is_leaf
+from .values import keys_unchanged
 
 
 def slots(cls: type) -> list[str]:
@@ -38,13 +38,6 @@ def attributes(obj: Any) -> dict[str, Any]:
             if value is not MISSING:
                 picture[name] = value
     return picture
-
-
-def same_keys(one: dict[Any, Any], other: dict[Any, Any]) -> bool:
-    """Whether two dicts have the same keys in one order; objects are not asked whether they are equal."""
-    return len(one) == len(other) and all(
-        a is b or (is_leaf(a) and is_leaf(b) and a == b) for a, b in zip(one, other, strict=True)
-    )
 
 
 def same_contents(a: Any, b: Any) -> bool:
@@ -88,6 +81,6 @@ def apply_changes(
                 original[name] = back(value)
             else:
                 set_attribute(original, name, back(value))
-    if is_dict and not same_keys(original, now):  # a key went and came again
+    if is_dict and not keys_unchanged(original, tuple(now)):  # a key went and came again
         for name in now:
             original[name] = original.pop(name)

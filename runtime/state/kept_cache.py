@@ -8,7 +8,6 @@ Where the function in it changes anything, Python runs instead: what a cache has
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from ...tracer.ir.class_flags import HEAP_TYPE
 from .c_state import keeps_c_state
+from .contents import attributes
 from .state_graph import MAX_CONTENT
 from .values import identity, is_leaf, same, token
 
@@ -65,17 +65,7 @@ def _key(value: Any, outside: Container[int], depth: int = 0) -> Any:
         return _content(value)
     if id(value) in outside or depth > _DEPTH or not _is_plain_object(value):
         return identity(value)
-    return type(value), *[(name, _key(x, outside, depth + 1)) for name, x in sorted(_attributes(value).items())]
-
-
-def _attributes(obj: Any) -> dict[str, Any]:
-    slots = {
-        name: getattr(obj, name)
-        for cls in type(obj).__mro__
-        for name, member in vars(cls).items()
-        if type(member) is types.MemberDescriptorType and hasattr(obj, name)
-    }
-    return {**getattr(obj, "__dict__", {}), **slots}
+    return type(value), *[(name, _key(x, outside, depth + 1)) for name, x in sorted(attributes(value).items())]
 
 
 def _is_plain_object(value: Any) -> bool:

@@ -17,7 +17,7 @@ import struct
 import sys
 import types
 import uuid
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import Any
 
 import numpy as np
@@ -190,9 +190,10 @@ def is_empty(cell: types.CellType) -> bool:
     return False
 
 
-def keys_unchanged(mapping: dict[Any, Any], expected: tuple[Any, ...]) -> bool:
-    return len(mapping) == len(expected) and all(
-        now is known or (is_leaf(known) and unchanged(now, known)) for now, known in zip(mapping, expected, strict=True)
+def keys_unchanged(keys: Collection[Any], expected: tuple[Any, ...]) -> bool:
+    """Whether a dict has these keys in this order; objects are not asked whether they are equal."""
+    return len(keys) == len(expected) and all(
+        now is known or (is_leaf(known) and unchanged(now, known)) for now, known in zip(keys, expected, strict=True)
     )
 
 

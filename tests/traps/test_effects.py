@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import itertools
 from collections import OrderedDict, defaultdict, deque
 from types import SimpleNamespace
 
@@ -1034,3 +1035,35 @@ def test_an_attribute_of_a_class_that_is_stored_counts_where_it_is_read(store, m
             o.append((float(f(np.ones(3) + k)), *[getattr(Setting, name) for name in start]))
         seen.append(o)
     assert seen[0] == seen[1]
+
+
+# ---- keys that equal others ------------------------------------------------------------------------------------------
+
+OUTSIDE: dict = {}
+
+
+@pytest.mark.parametrize("keys", [(1, True), (True, 1.0), (0.0, -0.0), (2, np.float64(2.0)), ((1, "a"), (True, "a"))])
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("where", ["outside", "argument"])
+def test_a_key_in_place_of_an_equal_one(keys, live, where):
+    old, new = keys
+    turns = itertools.count()
+
+    def plain(x, d):
+        found = OUTSIDE if where == "outside" else d
+        if live:
+            next(turns)  # so that Python runs in each call
+        value = found.pop(old)
+        found[new] = value * 2
+        return np.sum(x) * value
+
+    f = compile_grad(plain)
+    for _ in range(3):
+        states = []
+        for function in (f, plain):
+            given = {"other": 1.0, old: 2.0}
+            OUTSIDE.clear()
+            OUTSIDE.update(given)
+            assert float(function(np.ones(3), given)) == 6.0
+            states.append([(type(key), repr(key), value) for d in (OUTSIDE, given) for key, value in d.items()])
+        assert states[0] == states[1]

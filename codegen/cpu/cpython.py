@@ -1,4 +1,5 @@
 """Objects of CPython's and NumPy's by address: the one file that reads their memory, and calls the C API from Python.
+It stands below the launcher since kernels want addresses, too: of the functions in capsules and of loops of ufuncs.
 
 Native code reads a few fields of objects at fixed byte offsets, as any C extension does after its compiler has read the
 headers.  There is no compiler here, so the offsets come from ``__basicsize__`` where Python tells, else from the ABI
@@ -60,6 +61,7 @@ def python_api(name: str) -> int:
 
 @functools.cache
 def _callable(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """A function of the C API, which others that use ``ctypes.pythonapi`` do not share."""
     function = ctypes.pythonapi[name]
     function.restype, function.argtypes = result, arguments
     return function
@@ -67,7 +69,7 @@ def _callable(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
 
 def immortal(value: T) -> T:
     """*value*, which is never freed, and never emptied by the garbage collector: a reference to it is given away."""
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+    _callable("Py_IncRef", None, ctypes.py_object)(value)
     return value
 
 
@@ -83,7 +85,7 @@ def object_cell(value: Any) -> Any:
 
 def write_locals(frame: types.FrameType) -> None:
     """Give the variables of a *frame* the values in its ``f_locals``: up to Python 3.12 that is a dict beside them."""
-    ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+    _callable("PyFrame_LocalsToFast", None, ctypes.py_object, ctypes.c_int)(frame, 0)
 
 
 def capsule_signature(capsule: Any) -> str:

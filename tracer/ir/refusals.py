@@ -76,17 +76,10 @@ class Refusal(enum.Enum):
 
     # Is an array written row by row, so that the loop need not carry it?
     ROWS_KEPT = "the whole of it is kept in each step"
-    ROWS_OLDER = "an older state of it is used"
     ROWS_WHOLE = "it is used as a whole ({operation} at {site})"
     ROWS_OVERLAP = "what different steps write overlaps"
-    ROWS_NONE = "nothing is written"
     ROWS_AXES = "it is written along more than one axis"
     ROWS_SPACING = "the places that are written are not evenly spaced"
-    ROWS_MOVES = "what moves is read of what does not"
-    ROWS_LARGE = "too much of it is read"
-    ROWS_READ_AXIS = "it is read along another axis than it is written"
-    ROWS_FAR = "it is read {back} steps back"
-    ROWS_VARIES = "what is read changes on the way"
     ROWS_BACK_VARIES = "it is read a different number of steps back from step to step"
 
     # Do two values share a loop, and is a value computed where it is read?

@@ -7,7 +7,7 @@ at once (``vectorize.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -34,9 +34,7 @@ from ..ops.closure_conversion import closed, deduplicated, needed_carries
 from ..ops.control import LOOP_OVER
 from ..ops.elementwise import F, cast
 from ..ops.shape import PAD, RESHAPE, SLICE, iota, reshape, zeros
-from .pad_sums import Spread, without_pads
 from .repeats import Carried, Invariant, Item, Key, Local, Slot, Step, VaryingConstant
-from .row_rewrite import Array, without_arrays
 from .vectorize import mapped
 from .windows import Spots, Window, dynamic_rows, flattened, moved_back, rows_of, updated
 
@@ -53,13 +51,12 @@ class Lines(Builder):
 
 class Made(NamedTuple):
     """A loop node: stacked values by item, the flag that its guards have held, the line of the first guard; or, where
-    it is *mapped*, whole arrays in place of a loop.  ``arrays``: arrays written row by row, by update."""
+    it is *mapped*, whole arrays in place of a loop."""
 
     stacks: dict[Key, Atom]
     held: Var | None
     asked: Site | None
     mapped: bool = False
-    arrays: Mapping[Key, tuple[Array, int]] = {}
 
 
 class Block:
@@ -74,50 +71,11 @@ class Block:
         self.sites = sites or [step.item.site for step in steps]  # of equal items the first has made the node
         self.stack, self.const, self.nested = stack, const, nested
 
-    def make(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key] = ()) -> Made:
-        """Append nodes for all blocks to *out*.  They define *finals*, values of the last block, unless it is mapped
-        or they are arrays; and stacks of *wanted*.  Whole arrays are wanted of each block if among *stacked*."""
-        spread = without_pads(self.steps, self.block, {*wanted, *finals})
-        if spread is not None:
-            return self._spread(spread, out, wanted, finals, stacked)
-        new = without_arrays(self.steps, self.block, self.length, out, self.const, stacked)
-        if new is None:
-            stacks = mapped(out, self.steps, self.block, self.length, self.stack, self.const)
-            return self.loop(out, wanted, finals) if stacks is None else Made(stacks, None, None, True)
-        asked = [key for key in {*wanted, *finals} if key in new.arrays]
-        rows = {
-            (array.rows[k - 1], 0)
-            for array, last in (new.arrays[key] for key in asked)
-            for k in {last, len(array.rows)}
-        }
-        names = {key: (new.places[key[0]], key[1]) for key in {*wanted, *finals} if key not in new.arrays}
-        stacks, made = mapped(out, new.steps, new.block, self.length, self.stack, self.const), None
-        if stacks is None:
-            there = sorted(rows | {names[key] for key in wanted if key in names})
-            body = Block(new.steps, new.block, self.length, self.stack, self.const, self.nested)
-            made = body.loop(out, there, {names[key]: var for key, var in finals.items() if key in names})
-            stacks = made.stacks
-        for array, k in new.arrays.values():
-            row = stacks.get((array.rows[k - 1], 0))
-            if row is not None:
-                array.stacks[k] = row
-        held, line = (None, None) if made is None else (made.held, made.asked)
-        found = {old: stacks[key] for old, key in names.items() if key in stacks}
-        return Made(found, held, line, made is None, new.arrays)
-
-    def _spread(
-        self, spread: Spread, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var], stacked: Collection[Key]
-    ) -> Made:
-        """As ``make``, of the block with updates in place of sums."""
-        block = Block(spread.steps, spread.block, self.length, self.stack, self.const, self.nested)
-        names = {(j, i): (spread.places[j], i) for j, i in {*wanted, *finals, *stacked}}
-        old = {new: key for key, new in names.items()}
-        made = block.make(
-            out, [names[k] for k in wanted], {names[k]: v for k, v in finals.items()}, [names[k] for k in stacked]
-        )
-        stacks = {old[key]: x for key, x in made.stacks.items() if key in old}
-        arrays = {old[key]: array for key, array in made.arrays.items() if key in old}
-        return made._replace(stacks=stacks, arrays=arrays)
+    def make(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var]) -> Made:
+        """Append nodes for all blocks to *out*.  They define *finals*, values of the last block, unless it is mapped;
+        and stacks of *wanted*."""
+        stacks = mapped(out, self.steps, self.block, self.length, self.stack, self.const)
+        return self.loop(out, wanted, finals) if stacks is None else Made(stacks, None, None, True)
 
     # ---- step by step --------------------------------------------------------------------------------------------
 

@@ -200,8 +200,7 @@ class Rewriter:
             if repeat is not None:
                 at = repeat.end
                 used.update(self._read(repeat))
-        self.columned = {(c.repeat, c.item, c.out) for c in columns}
-        self.stacked: set[tuple[int, int, int]] = set(self.columned)
+        self.stacked: set[tuple[int, int, int]] = {(c.repeat, c.item, c.out) for c in columns}
         self.used: list[dict[Var, Place]] = [{} for _ in self.repeats]
         for atom in used:
             place = self.place(atom)
@@ -335,19 +334,16 @@ class Rewriter:
         body = Block(repeat.steps, block, repeat.trips, self.stack, self.const, fold_items, sites=sites)
         with building(self.out):
             self.out.site_override = repeat.steps[0].item.site
-            made = body.make(self.out, wanted, finals, {key[1:] for key in self.columned if key[0] == k})
+            made = body.make(self.out, wanted, finals)
             if made.held is not None:
                 self.held.append(made.held)
                 turns = b"".join([step.expected.tobytes() for step in repeat.steps if step.expected is not None])
                 merged = Guard(made.held, np.bool_(True), "bool", made.asked, turns=turns, said=told(repeat.steps))
                 self.guards[id(merged)] = merged
             self.stacks.update(((k, *key), x) for key, x in made.stacks.items())
-            last = set() if made.mapped else {var for key, var in finals.items() if key not in made.arrays}
+            last = set() if made.mapped else set(finals.values())
             for var, place in sorted(self.used[k].items(), key=lambda use: use[1]):
-                step, written = repeat.steps[place.item], made.arrays.get((place.item, place.out))
-                if written is not None:
-                    self._name(written[0].after(written[1], place.block), var)
-                elif step.fixed:
+                if repeat.steps[place.item].fixed:
                     original = block[place.item].outs[place.out]  # type: ignore[union-attr]
                     if original is not var:
                         self._name(original, var)

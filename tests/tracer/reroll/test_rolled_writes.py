@@ -212,7 +212,7 @@ def test_ten_places_far_apart():
             out[t :: 1 * N, 0] = np.sin(out[t - 1 :: N, 0]) + v[0]
         return np.sum(out**2)
 
-    by_rows(fn, V, carried=10)
+    carried_whole(fn, V, size=20 * N)
 
 
 def test_parts_of_one_row():

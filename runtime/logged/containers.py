@@ -281,6 +281,9 @@ class Containers(OwnClasses):
         if base is None or type(raw) is not types.FunctionType or not_users:
             raise self.refuse(f"{name} of an object of the class {type(obj).__qualname__}")
         self.reads.read_class(base, name, raw)
+        if any(type(x) is TracedArray for x in args):
+            for loop in self.recorder.open_loops:
+                loop.calls_users = True
         return self.call(raw, obj, *args)
 
     def _of_flags(self, method: Any, *flags: Any) -> Any:

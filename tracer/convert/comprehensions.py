@@ -10,7 +10,7 @@ import sys
 from functools import partial
 from typing import Any
 
-from .loops import PLACE_OF_WHOLE, Loops, LoopStatement, read_in
+from .loops import PLACE_OF_WHOLE, Loops, LoopStatement, nested_loops, read_in
 from .nodes import LOAD, Place, ask, bind, constant, function, name, place_of, positional
 from .scopes import Scope, assigned_in, elements
 from .transparent import OWN
@@ -99,6 +99,7 @@ class Comprehensions(Loops):
         self.loops[number] = LoopStatement(
             (*targets, *again), tuple(again), node.lineno, node.end_lineno, mine,
             has_yield=kind is ast.GeneratorExp, reads=read_in(inner, mine),
+            depth=len(node.generators) - k + nested_loops(inner),
         )  # fmt: skip
 
         def statements() -> list[Any]:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .liveness import Liveness
 from .nodes import LOAD, STORE, Place, ask, bind, constant, name, of_own, place_of
-from .scopes import COMPREHENSIONS, assigned_in, written_into
+from .scopes import COMPREHENSIONS, FUNCTIONS, assigned_in, only_summed, written_into
 from .targets import Targets
 from .transparent import OWN
 
 _ELEMENT, _TURN, _RESULT = OWN + "element", OWN + "turn", OWN + "result"
 
-PLACE_OF_WHOLE = sys.version_info < (
-    3,
-    13,
-)  # an object that is no iterable is an error of the loop, not of its own place
+# whether an object that is no iterable is an error of the loop, not of its own place
+PLACE_OF_WHOLE = sys.version_info[:2] < (3, 13)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +36,18 @@ class LoopStatement:
     ends: tuple[int, ...] = ()  # lines of the tests that end it
     binds: tuple[str, ...] = ()  # names that the condition of a `while` assigns
     reads: tuple[str, ...] | None = None  # names that the body, and the condition, read; None where nobody knows
+    depth: int = 1  # loops within each other, this one included
+    sums: tuple[str, ...] = ()  # names with which the body only adds, subtracts and multiplies
+
+
+def nested_loops(nodes: Iterable[ast.AST]) -> int:
+    """The most loops of *nodes* that stand within each other, but for those of functions that are made in them."""
+    found = 0
+    for node in nodes:
+        if not isinstance(node, FUNCTIONS):
+            own = isinstance(node, (ast.For, ast.While)) + len(getattr(node, "generators", ()))
+            found = max(found, own + nested_loops(ast.iter_child_nodes(node)))
+    return found
 
 
 class Loops(Targets):
@@ -61,7 +71,7 @@ class Loops(Targets):
         ways, stored = _ways_out(node.body), written_into([node.target, *node.body])
         self.loops[number] = LoopStatement(
             assigned, carried, *_lines(node), targets, *ways, tuple(stored), _ends(node),
-            reads=read_in(node.body, targets),
+            reads=read_in(node.body, targets), depth=1 + nested_loops(node.body), sums=only_summed(node.body),
         )  # fmt: skip
         target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
@@ -93,6 +103,7 @@ class Loops(Targets):
         self.loops[number] = LoopStatement(
             assigned, carried, *_lines(node), (), *_ways_out([node.test, *node.body]),
             tuple(written_into([node.test, *node.body])), _ends(node), binds, read_in([node.test, *node.body]),
+            1 + nested_loops(node.body), only_summed([node.test, *node.body]),
         )  # fmt: skip
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)
         ends = ast.If(ast.UnaryOp(ast.Not(), asked, **where), [ast.Break(**where)], [], **where)

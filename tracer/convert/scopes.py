@@ -11,6 +11,7 @@ from .nodes import NotConvertibleError, parameter_names
 from .transparent import OWN
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 REFUSED = {
     "ClassDef": "it has a class",
     "AsyncFunctionDef": "it has a coroutine",
@@ -237,6 +238,25 @@ def written_into(parts: Sequence[Any]) -> list[str]:
         elif isinstance(node, ast.Name) and _is_stored(node):
             bound.add(node.id)
     return [text for text in found if text not in bound]
+
+
+def only_summed(parts: Sequence[Any]) -> tuple[str, ...]:
+    """The variables with which *parts* do nothing but add, subtract and multiply, and assign them."""
+    operators = ast.Add | ast.Sub | ast.Mult
+    nodes = [node for part in parts for node in ast.walk(part)]
+    operands: list[Any] = []
+    for node in nodes:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, operators):
+            operands += node.left, node.right
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, operators):
+            operands += node.target, node.value
+    summed = {id(node) for node in operands if isinstance(node, ast.Name)}
+    found = dict.fromkeys([node.id for node in operands if isinstance(node, ast.Name)])
+    inside = {id(x) for node in nodes if isinstance(node, FUNCTIONS) for x in ast.walk(node)}
+    for node in nodes:
+        if isinstance(node, ast.Name) and (id(node) in inside or (id(node) not in summed and not _is_stored(node))):
+            found.pop(node.id, None)
+    return tuple(found)
 
 
 @dataclass(slots=True)

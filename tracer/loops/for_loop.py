@@ -27,16 +27,18 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder, current_recorder
 from ..reroll.find import MIN_TRIPS
+from ..reroll.repeats import FEW_TRIPS
 from .holders import HOLDERS
-from .iterables import Iterated, SymbolicRange, advance, live_parts, same_objects, source_of
+from .iterables import Counts, Iterated, SymbolicRange, advance, live_parts, same_objects, source_of
 from .iteration import EarlierWrites, Iteration
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
-from .positions import Affine
+from .positions import Affine, bounds
 from .quiet import Quiet, is_plain_source
 from .row_writes import value_of
 from .values import UNSET
 
+MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than their iterations one after another
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
 MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
 
@@ -47,7 +49,7 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
     if can_mark(recorder, loop):
         forget_left_loops(recorder)
         source = source_of(recorder, iterable)
-    if source is None or not worth_marking(source.length):
+    if source is None or not (worth_marking(source.length, loop) or of_a_short_nest(recorder, source.length, loop)):
         return PlainLoop(recorder, iterable)
     return ForLoop(recorder, iterable, source, loop)
 
@@ -65,9 +67,19 @@ def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
         recorder.notes.append(note)
 
 
-def worth_marking(length: Affine) -> bool:
-    """Whether a loop is better than its iterations one after another (a heuristic)."""
-    return length.constant is None or length.constant >= MIN_TRIPS
+def worth_marking(length: Affine, loop: Any) -> bool:
+    """Whether *loop* is better than its iterations one after another (a heuristic): where loops stand within each other
+    the innermost has the iterations of all."""
+    count, depth = length.constant, getattr(loop, "depth", 1)
+    return count is None or count >= MIN_TRIPS or (count >= FEW_TRIPS and count**depth >= MANY_TRIPS and depth > 1)
+
+
+def of_a_short_nest(recorder: Recorder, length: Affine, loop: Any) -> bool:
+    """Whether *loop* stands in a loop of few iterations that is marked for the sake of those within it."""
+    outer = recorder.open_loops[-1] if recorder.open_loops else None
+    if outer is None or not outer.is_short or length.constant is None or length.constant < FEW_TRIPS:
+        return False
+    return bool(outer.statement.line <= loop.line <= outer.statement.end_line)
 
 
 class PlainLoop:
@@ -159,6 +171,8 @@ class ForLoop(BoundNames):
             self.final, self.streak = True, 0
             self.rebinds, self.pending = self.pending, False
             return next(self.iterator)
+        if self.uncertain and self.before is None:
+            self.before = {name: x for name, x in sys._getframe(1).f_locals.items() if name in self.loop.assigned}
         length = self.source.length
         count = length.constant if length.constant is not None else self._count_now()
         if k >= count:
@@ -187,7 +201,8 @@ class ForLoop(BoundNames):
         if self._has_changed():
             self.final = True
             return False
-        return self.uncertain or count - k >= MIN_TRIPS
+        few = FEW_TRIPS if count < MIN_TRIPS else MIN_TRIPS
+        return self.uncertain or count - k >= few
 
     def _is_quiet(self, frame: FrameType, count: int) -> bool:
         """Whether this iteration is one of plain numbers."""
@@ -203,12 +218,11 @@ class ForLoop(BoundNames):
         values = dict(zip(self.loop.assigned, self.values, strict=True)) if self.pending else {}
         iteration = Iteration(self.recorder, length, frame, self.loop, self.lessons, self.learned, values)
         if self.may_be_none:
-            found = frame.f_locals
-            if self.before is None:
-                self.before = {name: found[name] for name in self.loop.assigned if name in found}
-            iteration.before, iteration.total = self.before, self.source.length
+            iteration.before, iteration.total = self.before or {}, self.source.length
         iteration.begin()
         iteration.marked.earlier = self.streak
+        constant = self.source.length.constant
+        iteration.marked.is_short = constant is not None and constant < MIN_TRIPS
         self.attempts += 1
         self.streak += 1
         self.iteration, self.rebinds, self.pending = iteration, True, False
@@ -234,8 +248,10 @@ class ForLoop(BoundNames):
         iteration, self.iteration = self.iteration, None
         assert iteration is not None
         k, remain = self.at - 1, self.source.length.plus(Affine(1 - self.at))
+        limited = iteration.marked.length != remain
+        if limited and self.uncertain:
+            self._limited(iteration, k)
         found = iteration.finish(frame)
-        limited = iteration.length != remain
         if limited and isinstance(found, Reason) and found.code is Refusal.LOOP_ANSWERS:
             assert iteration.length is not None
             self.resume = k + iteration.length.offset  # until then there are too few for a loop
@@ -258,11 +274,27 @@ class ForLoop(BoundNames):
             self.at, self.pending, self.attempts = k + iteration.length.offset, True, 0
             self.pieces += 1
             self.final = self.pieces == MOST_PIECES
+            if iteration.length.slopes:
+                assert type(self.source) is Counts
+                self.source = self.source.later(Affine(0, iteration.length.slopes))
+                self.uncertain = bool(self.source.length.slopes)
         else:
             self.rebinds = self.final = True
         if self.iterator is not None:
             advance(self.iterator, self.at - 1 - k if limited else remain.offset - 1)
         return not limited
+
+    def _limited(self, iteration: Iteration, k: int) -> None:
+        """The loop node is of the iterations up to one in which a question has another answer: as many as each
+        iteration of the loops around has, maybe none."""
+        assert iteration.marked.length is not None
+        total = iteration.marked.length.plus(Affine(k))
+        low = bounds(total, self.recorder.open_loops)[0]
+        if low is None or low < 1:
+            if self.pieces:
+                iteration.marked.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
+            iteration.before, iteration.total = self.before or {}, total
+            self.may_be_none = True
 
     # ---- loops that are left where data decides ---------------------------------------------------------------------
 
@@ -308,6 +340,7 @@ class ForLoop(BoundNames):
     def leave(self) -> None:
         """The loop is left before its end: the iteration stands for itself."""
         if self.iteration is not None:
+            self.iteration.check_floats(self.iteration.frame.f_locals)
             self.iteration.marked.close()
             self.iteration = None
         if self.uncertain:

@@ -61,6 +61,10 @@ class Counts:
     def at(self, k: TracedArray) -> Any:
         return k * self.step + self.now
 
+    def later(self, by: Affine) -> Counts:
+        """The numbers that come *by* places later, of as many fewer iterations; there are none now."""
+        return Counts(self.start.plus(by, self.step), self.step, self.length.plus(by, -1), self.now, self.outer)
+
 
 class IteratedRows:
     """The rows of an array."""

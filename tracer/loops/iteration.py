@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import Atom, Pair, Var, building, lanes
+from ..ir.aval import FLOAT
+from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
 from ..ir.refusals import Reason, Refusal
-from ..record.array import TracedArray, class_of
+from ..record.array import TracedArray, class_of, wrap
 from ..record.buffers import Storage
 from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
@@ -43,6 +44,7 @@ from .values import (
     taken_apart,
 )
 
+_NO_FLOAT = "a number that a loop changes is a Python float in some iterations: the run is made again"
 _NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"
 
 
@@ -80,6 +82,7 @@ class Iteration:
         self.patterns: dict[Any, Any] = {}  # of the values at its end
         self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
+        self.floats: list[Any] = []  # names of Python floats that begin as ``np.float64``
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
         self.total = Affine(1)  # the number of all its iterations
         self.asks = False  # whether the loop may have stopped at a question
@@ -131,6 +134,9 @@ class Iteration:
                 now = value if type(value) is int else int(self.recorder.value(value.atom))
                 self.starts_of[name] = Start(value, PlainValue(value), [], form)
                 return self.marked.integer(form, now)
+        if name in self.lessons.floats and type(value) is float:
+            value = wrap(Lit(value, FLOAT))
+            self.floats.append(name)
         given: list[Any] = []
         before = len(self.started.found)
         pattern = taken_apart(value, given, name in self.lessons.deep, self.started)
@@ -193,6 +199,7 @@ class Iteration:
         """The values of the names that are assigned after the loop that stands for all that remains; or why there is
         none.  *stops*, *go_on*: as of ``Wanted``."""
         marked, found = self.marked, frame.f_locals
+        self.check_floats(found)
         marked.close()
         self.length = marked.length
         result = self._finish(found, Wanted({}, stops=stops, go_on=go_on))
@@ -322,6 +329,33 @@ class Iteration:
         values[name] = leaves
         return None
 
+    def check_floats(self, found: Mapping[str, Any]) -> None:
+        """Have the run made again, without that, where a Python float and a ``np.float64`` may have differed in it, or
+        a name still is what has begun as one: *found* are the values of names."""
+        for name in self.floats:
+            (leaf,) = self.starts_of[name].leaves
+            value = found.get(name, UNSET)
+            if (type(value) is TracedArray and value._atom is leaf.symbol) or not self._is_only_added(leaf.symbol):
+                self.recorder.taught.uncounted.add((id(self.loop), name))
+                run_again(self.recorder, _NO_FLOAT)
+
+    def _is_only_added(self, symbol: Var | None) -> bool:
+        """Whether the iteration has done nothing with *symbol* but add, subtract and multiply, all of it in float64: so
+        what becomes of a Python float becomes of a ``np.float64``, too."""
+        if self.marked.calls_users or symbol is None:
+            return False
+        numbers: set[Atom] = {symbol}
+        for node in self.recorder.nodes[self.marked.nodes :]:
+            every = (*node.inputs, *node.outs)
+            if any(x.aval.dtype.kind in "fc" and x.aval.dtype != FLOAT for x in every):
+                return False
+            if not numbers.isdisjoint(node.inputs):
+                if node.prim.name in ("alias", "cast"):
+                    numbers.update(node.outs)
+                elif node.prim.name not in ("add", "sub", "mul"):
+                    return False
+        return True
+
     def _goes_up(self, name: Any, shown: str, symbol: Var, end: Any) -> None:
         """Learn whether the integer that was *symbol* goes up by a constant."""
         if type(end) is TracedArray and (id(self.loop), shown) not in self.recorder.taught.uncounted:
@@ -357,6 +391,10 @@ class Iteration:
         if step and (id(self.loop), shown) not in self.recorder.taught.uncounted:
             self.lessons.steps[name] = step
             return Refusal.LOOP_VALUE(name=shown)
+        if type(start.value) is float and type(value) is TracedArray and class_of(value) is np.float64:
+            once = (id(self.loop), shown) in self.recorder.taught.uncounted
+            if not once and name in getattr(self.loop, "sums", ()) and self._is_only_added(start.leaves[0].symbol):
+                self.lessons.floats.add(name)
         if id(value) in self.learned.kept:
             self.lessons.deep.discard(name)
         elif can_be_made_anew(value):

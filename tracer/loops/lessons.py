@@ -12,11 +12,13 @@ from ..record.recorder import Recorder
 @dataclass
 class Lessons:
     """``deep``: names whose containers are made anew in each iteration.  ``written``: names whose arrays are written.
-    ``steps``: of Python integers that count, by name."""
+    ``steps``: of Python integers that count, by name.  ``floats``: names of sums that begin as a Python float and are a
+    ``np.float64`` after one iteration."""
 
     deep: set[str] = field(default_factory=set)
     written: set[str] = field(default_factory=set)
     steps: dict[str, int] = field(default_factory=dict)
+    floats: set[str] = field(default_factory=set)
 
 
 def lessons_of(recorder: Recorder, loop: Any) -> Lessons:

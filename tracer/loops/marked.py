@@ -58,6 +58,8 @@ class Marked:
         self.forms: dict[Var, Affine] = {}
         self.ranges: dict[Var, tuple[int, int]] = {}  # bounds of arrays of positions
         self.statement: Any = None  # the loop as it is written
+        self.calls_users = False  # whether a special method of the user's has got a traced value
+        self.is_short = False  # whether it has so few iterations that it is marked for the loops within it alone
         recorder.loops.made_int = made_int
         recorder.open_loops.append(self)
         self.number = self.alias(Lit(0, INT, weak=True))
@@ -160,15 +162,30 @@ class Marked:
     def _limited(self, name: str, form: Affine) -> bool | None:
         """The answer that the comparison *name* of *form* with 0 gives in this iteration; the loop is made of those
         iterations that have the same answer.  None where that is not known, and no loop is made."""
-        for loop in self.recorder.open_loops:
-            if loop.number in form.slopes:
-                if len(form.slopes) == 1 and (loop.length is None or not loop.length.slopes):
-                    found, count = answers_alike(name, form.offset, form.slopes[loop.number])
-                    assert count is not None
-                    loop.length = Affine(count if loop.length is None else min(count, loop.length.offset))
-                    return found
-                loop.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
-        return None
+        first, *others = [loop for loop in self.recorder.open_loops if loop.number in form.slopes]
+        loop: Marked = others[-1] if others else first
+        found, count = answers_alike(name, form.offset, form.slopes[loop.number])
+        if not others and (loop.length is None or not loop.length.slopes):
+            assert count is not None
+            loop.length = Affine(count if loop.length is None else min(count, loop.length.offset))
+            return found
+        limit = None if count is None else loop.change(name, form, count)
+        if limit is None:
+            first.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
+            return None
+        loop.length = limit
+        return found
+
+    def change(self, name: str, form: Affine, count: int) -> Affine | None:
+        """The number of iterations before the one in which the comparison *name* of *form* with 0 has another answer,
+        in every iteration of the loops around; it is *count* in this one.  None where that is not known."""
+        slope = form.slopes[self.number]
+        if abs(slope) != 1 or self.length is None or (form.offset == 0 and name in ("eq", "ne")):
+            return None
+        others = {var: -slope * times for var, times in form.slopes.items() if var is not self.number}
+        limit = Affine(count, others)
+        least = [bounds(x, self.recorder.open_loops)[0] for x in (limit, self.length.plus(limit, -1))]
+        return limit if all(low is not None and low >= 0 for low in least) else None
 
     def writes(self, storage: Storage) -> None:
         """The buffer *storage* is about to be written."""

@@ -54,7 +54,7 @@ class LoopState(Part):
 @dataclass
 class Taught:
     """Lessons of earlier runs of the same call.  ``plain_loops``: by id, loop statements that are recorded
-    iteration by iteration.  ``uncounted``: (id of a loop statement, name) of integers that do not count.
+    iteration by iteration.  ``uncounted``: (id of a loop statement, name) of numbers that are no counts or sums.
     ``rows_apart``: codes of functions whose batches are run row by row."""
 
     plain_loops: dict[int, Any] = field(default_factory=dict)

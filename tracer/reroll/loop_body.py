@@ -7,8 +7,7 @@ at once (``vectorize.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,12 +78,8 @@ class Block:
 
     # ---- step by step --------------------------------------------------------------------------------------------
 
-    def loop(
-        self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var],
-        starts: Mapping[Key, Atom] = MappingProxyType({}),
-    ) -> Made:  # fmt: skip
-        """Append the loop node to *out*.  It defines *finals*, values of the last block, some of which have initial
-        values *starts*, and stacks of *wanted*."""
+    def loop(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var]) -> Made:
+        """Append the loop node to *out*.  It defines *finals*, values of the last block, and stacks of *wanted*."""
         self.out = out
         self.before, self.items = Lines(), Lines()  # nodes that depend on the number of the step alone; all others
         self.xs: dict[Any, tuple[Var, Atom]] = {}
@@ -106,7 +101,7 @@ class Block:
                 aval = self.values[key].aval
                 self.carries["last", key] = (
                     Var(Aval(aval.dtype, aval.shape)),
-                    starts[key] if key in starts else self._zeros(aval),
+                    self._zeros(aval),
                     key,
                 )
         carries = list(self.carries.values())

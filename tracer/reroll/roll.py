@@ -16,7 +16,6 @@ from ..ir.site import Site
 from ..record.recorder import Recorder, recording
 from .find import find_repeats
 from .histories import with_histories
-from .inner_loops import collapsed
 from .repeats import Item
 from .rewrite import Rewriter
 from .unrolled import drop_unread
@@ -34,12 +33,10 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     sites: Sequence[Site | None] = recorder.sites
     if recorder.symbols:
         items, sites = _without_symbols(recorder, roots)
-    inner = collapsed(items, sites, roots, recorder.const)
-    items, sites = inner or (items, sites)
     items, sites, found = with_histories(items, sites, find_repeats(items, sites))
     refusals = list(dict.fromkeys(found.refusals))
     recorder.notes += [reason.within("not-rolled: ") for reason in refusals[:MOST_NOTES]]
-    if not found.repeats and inner is None:
+    if not found.repeats:
         if recorder.iterations:  # of loops over symbols
             _tell(recorder)
         return False

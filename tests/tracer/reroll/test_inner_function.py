@@ -191,16 +191,16 @@ def nested(x, grad):
 
 
 def triangular(x, grad):
-    m = np.array([[5.0, 1.0, 2.0, 0.3], [1.0, 4.0, 0.5, 1.0], [2.0, 0.2, 6.0, 1.0], [0.1, 0.2, 0.3, 3.0]])
+    m = np.outer(np.arange(1.0, 7.0), np.cos(np.arange(6.0))) * 0.1 + 5 * np.eye(6)
 
     def f(y):
-        u = m * y[0] + np.eye(4) * y[1]
-        for k in range(4):
-            for i in range(k + 1, 4):
+        u = m * y[0] + np.eye(6) * y[1]
+        for k in range(6):
+            for i in range(k + 1, 6):
                 r = u[i, k] / u[k, k]
-                for j in range(k, 4):
+                for j in range(k, 6):
                     u[i, j] = u[i, j] - r * u[k, j]
-        return np.log(u[0, 0] * u[1, 1] * u[2, 2] * u[3, 3])
+        return np.log(np.prod(np.diag(u)))
 
     return np.sum(grad(f)(x) * x)
 

@@ -290,7 +290,9 @@ class Handing(HandedFunctions):
             self._copies = before
             self._callee, self._within_args = around, within
         if type(result) in _MAY_BE_MADE:  # here: it has to be alone, which references to it tell
-            result = all_made(result, user_frame())
+            held = [result]
+            del result
+            result = all_made(held, user_frame())
         return self.made(result) if watched and type(result) not in PLAIN else result
 
     def array_changed(self, array: np.ndarray) -> None:

@@ -13,7 +13,6 @@ import functools
 import gc
 import itertools
 import operator
-import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -49,8 +48,8 @@ _MADE_AGAIN: set[Any] = {
     enumerate, zip, map, filter, reversed, operator.methodcaller, operator.itemgetter, operator.attrgetter, _OF_ARRAY,
     type(iter([])), type(reversed([])), type(iter(())), type(iter(int, 1)),
 }  # fmt: skip
-if sys.version_info < (3, 12):  # where those of itertools still do
-    _MADE_AGAIN |= {kind for name, kind in vars(itertools).items() if isinstance(kind, type) and name[0] != "_"}
+# Those that do not in every version of Python, and hold their parts in their own memory.
+_ITERTOOLS = tuple([kind for name, kind in vars(itertools).items() if isinstance(kind, type) and name[0] != "_"])
 
 
 class Settling(Protocol):
@@ -109,6 +108,29 @@ def _settle_cell(value: types.CellType, plain: Settling, depth: int) -> Any:
     with suppress(ValueError):  # an empty one
         if (new := plain(value.cell_contents, depth)) is not value.cell_contents:
             value.cell_contents = new
+    return value
+
+
+def _settle_pointers(value: Any, plain: Settling, depth: int) -> Any:
+    """Settle the parts of an object in C whose memory has a pointer to each."""
+    kind = type(value)
+    parts = [part for part in gc.get_referents(value) if part is not kind]
+    size = kind.__basicsize__ + kind.__itemsize__ * (len(value) if kind.__itemsize__ else 0)
+    words = (ctypes.c_size_t * (size // ctypes.sizeof(ctypes.c_size_t))).from_address(id(value))
+    for part in {id(part): part for part in parts}.values():
+        if type(part) is tuple and len(gc.get_referents(part)) < len(part):
+            _settle_pointers(part, plain, depth)  # of `zip_longest`: nobody can read it, where iterators have ended
+            continue
+        if issubclass(type(part), _PASSED) or (new := plain(part, depth)) is part:
+            continue
+        places = [k for k, word in enumerate(words) if word == id(part)]
+        if len(places) != sum(one is part for one in parts):
+            plain.unsettled.append(value)
+            continue
+        for k in places:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(new))
+            words[k] = id(new)
+            ctypes.pythonapi.Py_DecRef(ctypes.py_object(part))
     return value
 
 
@@ -258,7 +280,7 @@ def _settle_elements(array: np.ndarray, plain: Settling, depth: int) -> Any:
 _BY_KIND: tuple[tuple[Any, Callable[[Any, Settling, int], Any]], ...] = (
     (slice, _settle_slice), ((*_VIEWS, types.MappingProxyType), _settle_view), (weakref.ref, _settle_reference),
     (types.CellType, _settle_cell), (contextvars.Context, _settle_context), (type, _settle_class),
-    (np.ndarray, _settle_elements),
+    (np.ndarray, _settle_elements), (_ITERTOOLS, _settle_pointers),
 )  # fmt: skip
 
 

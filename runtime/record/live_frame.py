@@ -81,7 +81,11 @@ class LiveFrame(Transparent):
         self.call, self.to_call = run.call, run.prepared  # type: ignore[method-assign]
 
     def result(self, x: Any, /) -> Any:
-        return all_made(x, sys._getframe(1)) if type(x) in _MAY_BE_MADE else x
+        if type(x) not in _MAY_BE_MADE:
+            return x
+        held = [x]
+        del x
+        return all_made(held, sys._getframe(1))
 
     # ---- names
 
@@ -178,8 +182,8 @@ class LiveFrame(Transparent):
         if type(a) in PLAIN:
             return self.run.given_for(a[index])
         get = self.run.method(a, "__getitem__")
-        found = self.run.given_for(a[index] if get is None else get(index))
-        return all_made(found, sys._getframe(1)) if type(found) in _ARRAYS else found  # of np.r_
+        found = [self.run.given_for(a[index] if get is None else get(index))]
+        return all_made(found, sys._getframe(1)) if type(found[0]) in _ARRAYS else found[0]  # of np.r_
 
     def set_item(self, value: Any, a: Any, index: Any, /) -> None:
         if type(a) is np.ndarray:
@@ -365,8 +369,8 @@ def _binary(plain: Callable[[Any, Any], Any], name: str, compared: bool) -> Call
     def operate(self: LiveFrame, a: Any, b: Any) -> Any:
         if type(a) not in PLAIN or type(b) not in PLAIN:
             return self.compare(plain, name, a, b) if compared else self.operate(plain, name, a, b)
-        found = plain(a, b)
-        return all_made(found, sys._getframe(1)) if type(found) in _ARRAYS else found
+        found = [plain(a, b)]
+        return all_made(found, sys._getframe(1)) if type(found[0]) in _ARRAYS else found[0]
 
     return operate
 
@@ -377,8 +381,8 @@ def _assigning(plain: Callable[[Any, Any], Any], name: str) -> Callable[..., Any
 
 def _of_one(plain: Callable[[Any], Any], name: str) -> Callable[..., Any]:
     def operate(self: LiveFrame, a: Any) -> Any:
-        found = self._unary(plain, name, a)
-        return all_made(found, sys._getframe(1)) if type(found) in _ARRAYS else found
+        found = [self._unary(plain, name, a)]
+        return all_made(found, sys._getframe(1)) if type(found[0]) in _ARRAYS else found[0]
 
     return operate
 

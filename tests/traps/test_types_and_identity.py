@@ -11,6 +11,7 @@ import typing
 
 import numpy as np
 import pytest
+from with_source import code_of
 
 from tracegrad import UnsupportedError, compile_grad
 
@@ -145,25 +146,34 @@ def test_a_type_is_that_of_the_value(question, kind):
         assert float(f(value)) == float(plain(value))
 
 
+MATCHES = """
+def f(x):
+    match part(x):
+        case [a, b]:
+            return np.sum(x) * 2.0 + a * b
+    return np.sum(x)
+"""
+
+
 @pytest.mark.parametrize("kind", VALUES)
 def test_what_a_sequence_is_in_a_match(kind):
-    """Arrays are sequences from NumPy 2.5 on; a number can't say there that it is none."""
+    """Arrays are sequences from NumPy 2.5 on, and numbers are none, which traced ones can't say without a source."""
     value, part = VALUES[kind]
-
-    def plain(x):
-        match part(x):
-            case [a, b]:
-                return np.sum(x) * 2.0 + a * b
-        return np.sum(x)
-
-    f = compile_grad(plain)
-    number = part(value)
-    if np.ndarray.__flags__ & 32 and not (isinstance(number, np.ndarray) and number.ndim):
-        with pytest.raises(TypeError if isinstance(number, np.ndarray) else UnsupportedError):
-            f(value)
-        return
-    for _ in range(2):
-        assert float(f(value)) == float(plain(value))
+    sequences = bool(np.ndarray.__flags__ & 32)
+    number = not isinstance(part(value), np.ndarray)
+    for code in (code_of(MATCHES, "a match"), compile(MATCHES, "<nowhere>", "exec")):
+        space = {"np": np, "part": part}
+        exec(code, space)
+        f = compile_grad(space["f"])
+        for _ in range(2):
+            if sequences and not number and not np.ndim(part(value)):
+                with pytest.raises(TypeError, match="unsized"):  # as plain Python
+                    f(value)
+            else:
+                assert float(f(value)) == float(space["f"](value))
+    if sequences and number:
+        with pytest.raises(UnsupportedError, match="if a traced number is a sequence"):
+            f.grad(value)
 
 
 TRUTHS = {

@@ -25,7 +25,9 @@ class Patterns:
 
     def is_of(self, x: Any, abstract: type, /) -> bool:
         """Whether *x* is a sequence, or a mapping, to a pattern."""
-        return bool(type(x).__flags__ & _FLAGS[abstract])
+        flag = _FLAGS[abstract]
+        # the class that Python sees is asked second: a traced number has the flags of a traced array
+        return bool(type(x).__flags__ & flag and self.call(type, x).__flags__ & flag)
 
     def match_sequence(self, xs: Any, before: int, after: int, /) -> tuple[Any, ...] | None:
         """The parts of a sequence of so many items; of those between *before* and *after* ones a list (-1: there are to

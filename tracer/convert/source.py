@@ -126,7 +126,9 @@ def found(code: CodeType) -> ProvenSource | str:
         known = _found(code, _File(["\n"] * sent.start + [*sent.lines], frozenset(sent.imported)))
         if known is not None:
             return known
-    return "there is no source" if before is None else "the source gives other code"
+    # every exec names its code so, and since 3.13 the program of ``python -c`` has its lines there
+    nowhere = before is None or code.co_filename == "<string>"
+    return "there is no source" if nowhere else "the source gives other code"
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ from that place on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any, NoReturn
 from weakref import WeakKeyDictionary, ref
@@ -239,25 +239,35 @@ def made_by(array: Any, frame: FrameType) -> Any:
     return made(array, place)
 
 
-def all_made(found: Any, frame: FrameType) -> Any:
-    """The value that code in *frame* has *found*, by a call of code that is not seen, say.  As ``made_by``, the array,
-    or those of a list or tuple, where nothing else has it, or shows its memory."""
-    kind = type(found)
+def all_made(held: list[Any], frame: FrameType) -> Any:
+    """The value that code in *frame* has found, by a call of code that is not seen, say; the caller has it nowhere but
+    in the list *held*.  As ``made_by``, the array, or those of a list or tuple, where nothing else has it, or shows its
+    memory."""
+    kind, found = type(held[0]), held[0]
     if kind in _ARRAYS:
-        return _made_alone(found, frame)
-    if kind not in (list, tuple) or not found or type(found[0]) not in _ARRAYS or sys.getrefcount(found) > _ALONE:
+        del found
+        return _made_alone(held, 0, frame)
+    if kind not in (list, tuple) or not found or type(found[0]) not in _ARRAYS:
         return found
-    return kind([_made_alone(x, frame) if type(x) in _ARRAYS else x for x in found])
+    del found
+    if _references(held, 0) > _ALONE:
+        return held[0]
+    every = held.pop()
+    return kind([_made_alone(every, k, frame) if type(every[k]) in _ARRAYS else every[k] for k in range(len(every))])
 
 
 def fresh(found: Any) -> Any:
     """As ``all_made``, in the innermost frame of the user's."""
-    return all_made(found, user_frame()) if type(found) in _MAY_BE_MADE else found
+    if type(found) not in _MAY_BE_MADE:
+        return found
+    held = [found]
+    del found
+    return all_made(held, user_frame())
 
 
-def _made_alone(array: Any, frame: FrameType) -> Any:
-    alone = current_recorder() is not None and sys.getrefcount(array) <= _ALONE_HERE and array.ndim
-    return made_by(array, frame) if alone and _owns_memory(array) else array
+def _made_alone(held: Sequence[Any], k: int, frame: FrameType) -> Any:
+    alone = current_recorder() is not None and _references(held, k) <= _ALONE and held[k].ndim
+    return made_by(held[k], frame) if alone and _owns_memory(held[k]) else held[k]
 
 
 def _owns_memory(array: np.ndarray) -> bool:
@@ -265,27 +275,21 @@ def _owns_memory(array: np.ndarray) -> bool:
     base = array.base
     if base is None:
         return bool(array.flags.owndata)
-    return type(base) is np.ndarray and base.base is None and sys.getrefcount(base) <= _OF_BASE
+    owns = type(base) is np.ndarray and base.base is None
+    del base
+    return owns and _references_to_base(array) <= _ALONE
 
 
-def _counts() -> tuple[int, int, int]:
-    """The references to what nothing but the caller of ``all_made`` has, there and in ``_made_alone``; to a base."""
-    view = np.empty(2)[1:]
-    base = view.base
-
-    def there(found: Any) -> tuple[int, int]:
-        return sys.getrefcount(found), here(found)
-
-    def here(array: Any) -> int:
-        return sys.getrefcount(array)
-
-    def caller(x: Any) -> tuple[int, int]:
-        return there(x)
-
-    return *caller(np.empty(1)), sys.getrefcount(base)
+def _references(held: Sequence[Any], k: int) -> int:
+    """The references to an element; a variable would count in some versions of Python, and not in others."""
+    return sys.getrefcount(held[k])
 
 
-_ALONE, _ALONE_HERE, _OF_BASE = _counts()
+def _references_to_base(array: np.ndarray) -> int:
+    return sys.getrefcount(array.base)
+
+
+_ALONE = _references([object()], 0)  # those to an element that nothing else has
 
 
 def refuse_write(array: Any, what: str) -> NoReturn:

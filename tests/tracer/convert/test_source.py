@@ -162,6 +162,16 @@ def test_code_without_source():
     assert reason(space["f"]) == "there is no source"
 
 
+def test_code_of_exec_is_not_looked_for_in_a_program_given_as_an_option(monkeypatch):
+    lines = ["def f(): return 2\n", "def g(): return 3\n"]  # where Python 3.13 puts those of `python -c`
+    monkeypatch.setitem(linecache.cache, "<string>", (len("".join(lines)), None, lines, "<string>"))
+    space = {}
+    exec("def f(): return 1", space)
+    assert reason(space["f"]) == "there is no source"
+    exec("".join(lines), space)
+    assert copied(space["g"])() == 3
+
+
 def test_no_warnings_are_shown_again():
     f = of_text("def f(x):\n    return x is 1, '\\d'\n", file="<warns>")
     with warnings.catch_warnings():

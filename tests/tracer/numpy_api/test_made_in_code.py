@@ -380,6 +380,7 @@ def test_functions_made_by_a_run_have_their_own_globals():
     assert kept["g"].__globals__ is globals()
 
 
+@pytest.mark.filterwarnings("ignore:Setting the shape on a NumPy array")  # of NumPy 2.5
 def test_plain_arrays_beside_traced_ones_stay_plain():
     """Those of one function are guessed to be like the first; where one has to be plain, the guess is taken back."""
 

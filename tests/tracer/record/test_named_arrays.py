@@ -326,10 +326,6 @@ class Model:
         return np.sum(cls.B.dot(w) ** 2) * Model.B.dot(w)[0]
 
 
-needs_stack = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the layout of a frame's stack is not known")
-
-
-@needs_stack
 def test_methods_of_plain_arrays_that_something_else_holds():
     """``self.X.dot(w)`` in functions whose Python runs in each call, and of arrays in classes; never stale."""
     model = Model()
@@ -386,7 +382,6 @@ def _handed_on(w):
     return total
 
 
-@needs_stack
 def test_methods_of_plain_arrays_as_values():
     functions = (_handed_on, lambda w: np.sum(product(w) ** 2), Late().loss)
     for f, plain in zip(functions, (*functions[:2], Late().loss), strict=True):

@@ -88,6 +88,23 @@ def write_locals(frame: types.FrameType) -> None:
     _callable("PyFrame_LocalsToFast", None, ctypes.py_object, ctypes.c_int)(frame, 0)
 
 
+def replace_pointers(owner: Any, old: object, new: object, count: int) -> bool:
+    """Have *owner*, an object in C, hold *new* wherever it holds *old*; False, with nothing changed, unless there are
+    *count* such words in its memory."""
+    kind = type(owner)
+    size = kind.__basicsize__ + kind.__itemsize__ * (len(owner) if kind.__itemsize__ else 0)
+    words = (ctypes.c_int64 * (size // _WORD)).from_address(id(owner))
+    places = [k for k, word in enumerate(words) if word == id(old)]
+    if len(places) != count:
+        return False
+    increment, decrement = [_callable(name, None, ctypes.py_object) for name in ("Py_IncRef", "Py_DecRef")]
+    for k in places:
+        increment(new)
+        words[k] = id(new)
+        decrement(old)
+    return True
+
+
 def capsule_signature(capsule: Any) -> str:
     """The C signature of the function in a *capsule* of Cython's, which is the capsule's name."""
     return _capsule_name(capsule).decode()

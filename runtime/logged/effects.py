@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.identities import unmarked
 from ...tracer.record.array import TracedArray
@@ -200,7 +201,7 @@ def _write_names(run: LoggedRun, entry: WrittenNames, found: Effects, values: _V
         for name, value in entry.values.items():
             made.append(_in_class(name, value, at, values))
         return
-    plain = hasattr(owner, "__dict__") and entry.values.keys().isdisjoint(slots(type(owner)))
+    plain = dict_of(owner) is not None and entry.values.keys().isdisjoint(slots(type(owner)))
     for name, value in entry.values.items():
         if value is DELETED and name not in owner.__dict__:
             continue

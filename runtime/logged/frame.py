@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.convert.transparent import OWN, AskedWhile, Begun, PythonFor
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
@@ -201,7 +202,7 @@ class LoggedFrame(FrameChoices):
             return
         if node is None:
             self.run.wrote(obj, name)
-        if node is None or not (hasattr(obj, "__dict__") or slot):
+        if node is None or not (dict_of(obj) is not None or slot):
             object.__setattr__(obj, name, value)
             return
         self.run.write_name(obj, name, value, f"{node.label}.{name}", reads.shown_in(node, "attr", name))

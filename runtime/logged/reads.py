@@ -584,7 +584,7 @@ class ReadLog:
             made = self._walker.node("member", value, label, label)
             self.pin(kind)
             return made
-        if issubclass(kind, tuple) and hasattr(kind, "_fields") and not getattr(value, "__dict__", None):
+        if issubclass(kind, tuple) and hasattr(kind, "_fields") and not dict_of(value):
             self.pin(kind)
             return self._walker.node("tuple", value, label, label)
         if issubclass(kind, (list, dict)) and base_of_items(kind, self.trust) is not None:

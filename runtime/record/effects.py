@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import AsValue, KnownModule
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom, Lit, Var
@@ -539,7 +540,7 @@ class _Values:
                 lambda source, texts: f"{owner[1](source, texts)}.{value.__name__}",
             )
         if _is_plain_object(value):
-            store = self._mapping(dict(getattr(value, "__dict__", ())), depth)
+            store = self._mapping(dict(dict_of(value) or ()), depth)
             lying = {name: getattr(value, name) for name in slots(kind) if hasattr(value, name)}
             others = self._mapping(lying, depth)
             if store is not None and others is not None:
@@ -629,7 +630,7 @@ def _construct(source: Source, function: Any, kind: type, parts: str) -> str:
 
 
 def _is_named_tuple(value: Any) -> bool:
-    return isinstance(value, tuple) and hasattr(value, "_fields") and not getattr(value, "__dict__", None)
+    return isinstance(value, tuple) and hasattr(value, "_fields") and not dict_of(value)
 
 
 def _is_plain_object(value: Any) -> bool:
@@ -644,7 +645,7 @@ def _is_plain_object(value: Any) -> bool:
     ):
         return False  # a class of the run's, whose methods read its variables
     plain = type(kind) in (type, abc.ABCMeta) and not keeps_c_state(kind) and not hasattr(kind, "__del__")
-    return plain and type(getattr(value, "__dict__", {})) is dict and not weakref.getweakrefcount(value)
+    return plain and type(dict_of(value) or {}) is dict and not weakref.getweakrefcount(value)
 
 
 def _new_object(kind: Any, store: dict[str, Any], others: dict[str, Any] | None = None) -> Any:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...codegen.cpu.cpython import write_locals
+from ...codegen.cpu.cpython import replace_pointers, write_locals
 from ...tracer.bytecode.versions import FORM
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
@@ -115,22 +115,14 @@ def _settle_pointers(value: Any, plain: Settling, depth: int) -> Any:
     """Settle the parts of an object in C whose memory has a pointer to each."""
     kind = type(value)
     parts = [part for part in gc.get_referents(value) if part is not kind]
-    size = kind.__basicsize__ + kind.__itemsize__ * (len(value) if kind.__itemsize__ else 0)
-    words = (ctypes.c_size_t * (size // ctypes.sizeof(ctypes.c_size_t))).from_address(id(value))
     for part in {id(part): part for part in parts}.values():
         if type(part) is tuple and len(gc.get_referents(part)) < len(part):
             _settle_pointers(part, plain, depth)  # of `zip_longest`: nobody can read it, where iterators have ended
             continue
         if issubclass(type(part), _PASSED) or (new := plain(part, depth)) is part:
             continue
-        places = [k for k, word in enumerate(words) if word == id(part)]
-        if len(places) != sum(one is part for one in parts):
+        if not replace_pointers(value, part, new, sum(one is part for one in parts)):
             plain.unsettled.append(value)
-            continue
-        for k in places:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(new))
-            words[k] = id(new)
-            ctypes.pythonapi.Py_DecRef(ctypes.py_object(part))
     return value
 
 

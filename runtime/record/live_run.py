@@ -240,7 +240,8 @@ class LiveRun:
         """The same of code that is not converted, for which *known* stands."""
         if id(f) in _GOING_THROUGH and not (f in (min, max) and len(args) > 1):
             args, these = list(args), _GOING_THROUGH[id(f)]
-            args[these] = [x if type(x) in PLAIN else self.iterable(x) for x in args[these]]
+            goes = self._items if f is dict else self.iterable
+            args[these] = [x if type(x) in PLAIN else goes(x) for x in args[these]]
         calls = _calls(f)
         if calls:
             args = [x if type(x) in _VALUES else self.handed(x, calls) for x in args]
@@ -387,6 +388,14 @@ class LiveRun:
             return obj if it is None else self._iterator(it)
         it = method()
         return it if self.method(it, "__next__") is None else self._iterator(it)
+
+    def _items(self, obj: Any) -> Any:
+        """*obj*, of which code that is not converted makes a dict."""
+        if not hasattr(obj, "keys"):
+            return self.iterable(obj)
+        if self.method(obj, "__getitem__") is None or (isinstance(obj, dict) and self.method(obj, "__iter__") is None):
+            return obj  # a dict is copied as it is
+        return [(key, self.frame.item(obj, key)) for key in self.iterable(self.call(obj.keys))]
 
     def _iterator(self, it: Any) -> Any:
         step: Callable[[], Any] = self.method(it, "__next__")

@@ -17,6 +17,7 @@ from typing import Any
 
 import optree
 
+from ...tracer.bytecode.records import dict_of
 from ...tracer.ir import forks
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
@@ -115,7 +116,7 @@ def attributes_of(value: Any) -> list[str]:
     cls: Any = type(value)
     if not is_plain(cls):
         return []
-    return [*getattr(value, "__dict__", ()), *[name for name in slots_of(cls) if hasattr(value, name)]]
+    return [*(dict_of(value) or ()), *[name for name in slots_of(cls) if hasattr(value, name)]]
 
 
 def objects_in(value: Any) -> list[Any]:
@@ -154,7 +155,7 @@ def _register(cls: type) -> bool:
 
 def _flatten(value: Any) -> tuple[Sequence[Any], Any, Sequence[str]]:
     cls: type = type(value)
-    held = getattr(value, "__dict__", {})
+    held = dict_of(value) or {}
     in_slots, kept = slots_of(cls), kept_results(cls)
     parts = {name: part for name, part in held.items() if name not in in_slots and name not in kept}
     count = len(parts)

@@ -16,6 +16,7 @@ from typing import Any
 import optree
 
 from ...codegen.cpu.cpython import fault, slot_offsets
+from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
 from ..launch import tree_reader
 from ..launch.tree_reader import ReaderNode
@@ -53,7 +54,7 @@ def mutable_containers(spec: Any, value: Any) -> tuple[Any, ...]:
 
 def may_change(spec: Any, value: Any) -> bool:
     """Whether *value*, a container of structure *spec*, can be changed in place, so that it matters which it is."""
-    return spec.kind in MUTABLE or hasattr(value, "__dict__") or is_object(spec)
+    return spec.kind in MUTABLE or dict_of(value) is not None or is_object(spec)
 
 
 def _collect(spec: Any, value: Any, found: list[Any]) -> None:

@@ -412,7 +412,7 @@ class _Emitter:
 
     def instance_head(self, name: str, node: StateNode, label: str) -> None:
         shadow, absent, everyone = node.extra
-        store = getattr(node.obj, "__dict__", None)
+        store = dict_of(node.obj)
         self.add(label, shadow, absent, everyone)
         tests = []
         if store is not None and (shadow or absent or everyone is not None):
@@ -611,7 +611,7 @@ def _has_items(node: StateNode) -> bool:
 
 def _attribute(owner: str, name: str, obj: Any) -> str:
     """The attribute of the instance: where its class has one of that name, too, that is another one."""
-    store = getattr(obj, "__dict__", None)
+    store = dict_of(obj)
     own = type(store) is dict and name in store and lookup(type(obj), name) is not MISSING
     return f"{owner}.{name}" if _is_name(name) and not own else f"{owner}.__dict__[{name!r}]"
 

@@ -50,7 +50,7 @@ def same_contents(a: Any, b: Any) -> bool:
 
 
 def set_attribute(obj: Any, name: str, value: Any) -> None:
-    store = getattr(obj, "__dict__", None)
+    store = dict_of(obj)
     if store is not None and name not in slots(type(obj)):
         store[name] = value
     else:
@@ -74,7 +74,8 @@ def apply_changes(
         if is_dict:
             original.pop(name, None)
         else:
-            original.__dict__.pop(name, None) if hasattr(original, "__dict__") else object.__delattr__(original, name)
+            store = dict_of(original)
+            object.__delattr__(original, name) if store is None else store.pop(name, None)
     for name, value in now.items():
         if name not in before or before[name] is not value:
             if is_dict:

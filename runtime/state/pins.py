@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 from ...codegen.cpu import cpython
 from ...codegen.cpu.cpython import builtins_of, has_versions
+from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.versions import FORM
 from ...tracer.ir.class_flags import HEAP_TYPE, IMMUTABLE
 from ...tracer.record.float_errors import VARIABLE, raising, settings
@@ -327,7 +328,7 @@ class Pins:
     def _stores_hold(self) -> bool:
         """Whether the dicts are those of their owners, and what counts of them is as it was; notes how they are."""
         for k, (owner, kind, store, entries, names) in enumerate(self._stores):
-            if owner is not None and (type(owner) is not kind or getattr(owner, "__dict__", None) is not store):
+            if owner is not None and (type(owner) is not kind or dict_of(owner) is not store):
                 return False
             loose = self._loose.get(id(store), ())
             if not (

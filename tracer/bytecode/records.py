@@ -27,12 +27,17 @@ _NO_OPERATORS = frozenset(
 
 
 def dict_of(owner: Any) -> dict[str, Any] | None:
-    """The ``__dict__`` of an object; None without one.  A partial that has not been given one is not asked: that would
-    make it, and CPython takes apart no partial with a dict where another partial is made of it."""
+    """The ``__dict__`` of an object; None without one.  No hook of its class is asked.  Nor is a partial that has not
+    been given one: that would make it, and CPython takes apart no partial with a dict where another partial is made of
+    it."""
     if type(owner) is functools.partial:
         found: dict[str, Any] | None = owner.__reduce__()[2][3]  # type: ignore[misc, index, assignment]
         return found
-    return getattr(owner, "__dict__", None)
+    try:
+        own: dict[str, Any] = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return None
+    return own
 
 
 def is_record_class(cls: Any) -> bool:
@@ -67,7 +72,7 @@ def parts_of(value: Any) -> list[Any] | None:
         return None
     if issubclass(kind, tuple):
         return list(tuple.__iter__(value))
-    if len(getattr(value, "__dict__", {})) > _MOST_FIELDS:
+    if len(dict_of(value) or ()) > _MOST_FIELDS:
         return None
     return list(stored(value).values())
 
@@ -84,7 +89,7 @@ def stored(value: Any) -> dict[str, Any]:
     """The values in the ``__dict__`` and the slots of an object, by name."""
     kind: Any = type(value)
     return {
-        **getattr(value, "__dict__", {}),
+        **(dict_of(value) or {}),
         **{name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)},
     }
 

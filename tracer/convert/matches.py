@@ -17,7 +17,8 @@ HELD = "@match"  # with what the names begin that hold subjects and parts of the
 
 
 class PatternParts(ast.expr):
-    """The parts of a subject by a *method* of the frame; None where the subject is another one."""
+    """A question about a subject, or what it has of it, by a *method* of the frame; of parts None where the subject is
+    another one."""
 
     _fields = ("args",)
     method: str
@@ -116,11 +117,20 @@ class _Cases(ast.NodeTransformer):
         return [ast.BoolOp(ast.Or(), ways, **at)]
 
     def _matchsequence(self, p: Any, subject: str, at: Place) -> list[Any]:
-        star = next((k for k, x in enumerate(p.patterns) if isinstance(x, ast.MatchStar)), None)
-        after = -1 if star is None else len(p.patterns) - star - 1
-        before = len(p.patterns) if star is None else star
-        args = [name(subject, at), constant(before, at), constant(after, at)]
-        return self._parts("match_sequence", args, p.patterns, at)
+        size = len(p.patterns)
+        star = next((k for k, x in enumerate(p.patterns) if isinstance(x, ast.MatchStar)), size)
+        args = [name(subject, at), constant(star, at), constant(size - star - 1, at)]
+        taken = [k for k, pattern in enumerate(p.patterns) if not _is_wildcard(pattern)]
+        if star in taken or (taken and star == size):
+            return self._parts("match_sequence", args, p.patterns, at)
+        tests: list[Any] = [PatternParts("is_sequence", args, **at)]  # no star has a list: each item is asked for
+        for k in taken:
+            held, where = self._held(), place_of(p.patterns[k])
+            item = PatternParts(
+                "sequence_item", [name(subject, where), constant(k - size * (k > star), where)], **where
+            )
+            tests += [_bound([(held, item)], where), *self._tests(p.patterns[k], held)]
+        return tests
 
     def _matchstar(self, p: Any, subject: str, at: Place) -> list[Any]:
         return self._matchas(ast.MatchAs(None, p.name, **at), subject, at)
@@ -141,16 +151,18 @@ class _Cases(ast.NodeTransformer):
         found = walrus(every, PatternParts(method, args, **at), at)
         tests: list[Any] = [ast.Compare(found, [ast.IsNot()], [constant(None, at)], **at)]
         for k, pattern in enumerate(patterns):
-            if (
-                isinstance(pattern, ast.MatchAs | ast.MatchStar)
-                and pattern.name is None
-                and not getattr(pattern, "pattern", None)
-            ):
+            if _is_wildcard(pattern):
                 continue
             held, where = self._held(), place_of(pattern)
             part = ast.Subscript(name(every, where), constant(k, where), LOAD, **where)
             tests += [_bound([(held, part)], where), *self._tests(pattern, held)]
         return tests
+
+
+def _is_wildcard(pattern: Any) -> bool:
+    """Whether a pattern asks nothing, and binds nothing."""
+    plain = isinstance(pattern, ast.MatchStar) or (isinstance(pattern, ast.MatchAs) and pattern.pattern is None)
+    return plain and pattern.name is None
 
 
 def _bound(pairs: Sequence[tuple[str, Any]], at: Place) -> Any:

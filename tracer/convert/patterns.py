@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..ir.class_flags import MAPPING, MATCH_SELF, SEQUENCE
@@ -20,6 +21,8 @@ class Patterns:
     eq: Any
     ge: Any
     attr: Any
+    sub: Any
+    item: Any
     del_item: Any
     unpack_star: Any
 
@@ -29,19 +32,24 @@ class Patterns:
         # the class that Python sees is asked second: a traced number has the flags of a traced array
         return bool(type(x).__flags__ & flag and self.call(type, x).__flags__ & flag)
 
-    def match_sequence(self, xs: Any, before: int, after: int, /) -> tuple[Any, ...] | None:
-        """The parts of a sequence of so many items; of those between *before* and *after* ones a list (-1: there are to
-        be none).  None where *xs* is no such sequence."""
+    def is_sequence(self, xs: Any, before: int, after: int, /) -> bool:
+        """Whether *xs* is a sequence of *before* items, and any number and *after* of them (-1: of no others)."""
         if not self.is_of(xs, Sequence):
-            return None
+            return False
+        if before == after == 0:
+            return True
         count = self.call(len, xs)
-        if not self.test(self.eq(count, before) if after < 0 else self.ge(count, before + after)):
+        return bool(self.test(self.eq(count, before) if after < 0 else self.ge(count, before + after)))
+
+    def sequence_item(self, xs: Any, k: int, /) -> Any:
+        """An item of a sequence, which need not know places from its end (*k* < 0)."""
+        return self.item(xs, k if k >= 0 else self.sub(self.call(len, xs), -k))
+
+    def match_sequence(self, xs: Any, before: int, after: int, /) -> tuple[Any, ...] | None:
+        """The parts of such a sequence; of those between *before* and *after* ones a list.  None where *xs* is none."""
+        if not self.is_sequence(xs, before, after):
             return None
-        items = [*self.unpack_star(xs, before, max(after, 0))]
-        if after < 0:
-            return tuple(items)
-        end = len(items) - after
-        return (*items[:before], items[before:end], *items[end:])
+        return _unpacking(before, after)(self.unpack_star(xs, before, max(after, 0)))
 
     def match_mapping(self, x: Any, keys: tuple[Any, ...], rest: bool, /) -> tuple[Any, ...] | None:
         """The values under these keys, and a dict of the others if the *rest* is wanted; None where one is absent."""
@@ -66,7 +74,9 @@ class Patterns:
         """The attributes of an object of *cls*: *count* by position, and those of these *names*; None where *x* is no
         such object, or lacks one."""
         if not isinstance(cls, type):
-            raise TypeError("called match pattern must be a type")
+            match None:
+                case cls():  # which raises, in the words of this version of Python
+                    pass
         if not self.test(self.call(isinstance, x, cls)):
             return None
         found: list[Any] = []
@@ -85,6 +95,16 @@ class Patterns:
             except AttributeError:
                 return None
         return tuple(found)
+
+
+@functools.lru_cache(maxsize=64)
+def _unpacking(before: int, after: int) -> Callable[[Any], tuple[Any, ...]]:
+    """The function that unpacks its argument as Python does, whose errors are Python's."""
+    names = [f"x{k}" for k in range(before + 1 + after)]
+    targets = [f"*{text}" if k == before else text for k, text in enumerate(names)]
+    text = f"lambda xs: [({', '.join(names)},) for ({', '.join(targets)},) in (xs,)][0]"
+    made: Callable[[Any], tuple[Any, ...]] = eval(compile(text, __file__, "eval"))
+    return made
 
 
 def _by_position(cls: Any, known: Any, count: int) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from types import CellType
 from typing import Any, NamedTuple
 
+from ..bytecode.records import dict_of
 from .values import UNSET
 
 
@@ -70,7 +71,7 @@ class WrittenPlace(NamedTuple):
             return self.owner != CellType()  # it has a value
         if isinstance(self.owner, dict):
             return type(self.key) in (int, str, bool, tuple, type(None)) and self.key in self.owner
-        return isinstance(self.key, str) and self.key in getattr(self.owner, "__dict__", {})
+        return isinstance(self.key, str) and self.key in (dict_of(self.owner) or ())
 
     def get(self) -> Any:
         try:

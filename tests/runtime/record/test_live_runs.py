@@ -85,6 +85,26 @@ class Number:
         return f"<{spec}>"
 
 
+class Table(collections.abc.Mapping):
+    def __init__(self, a, b):
+        self.d = {"a": a, "b": b}
+
+    def __getitem__(self, name):
+        found = self.d[name]
+        return found * 2.0 if found > 0.6 else found
+
+    def __iter__(self):
+        return iter(self.d)
+
+    def __len__(self):
+        return len(self.d)
+
+
+class TableOfDict(dict):
+    def __iter__(self):
+        return iter(["a"])
+
+
 class Steps:
     def __init__(self, t):
         self.t, self.k = t, 0
@@ -171,6 +191,8 @@ KINDS = {
     "a hook": lambda x: Number(x[0]).twice + getattr(Number(x[1]), "none", 4.0),
     "iterators": lambda x: sum(Steps(x[0])) + max([*Steps(x[1])]) + sum(a * b for a, b in [Number(x[2])]),
     "an iterator is gone through once": lambda x: (lambda it: sum(sorted(it)) + len(list(it)))(v * 2 for v in x),
+    "a dict of a mapping": lambda x: sum(v * k for k, v in enumerate(dict(Table(x[0], x[1]), c=x[2]).values(), 1)),
+    "a dict of a dict": lambda x: sum(dict(TableOfDict(a=x[0], b=x[1])).values()) * len(dict(TableOfDict(a=1))),
     "a tuple": lambda x: sum(Named(*x)) + Named(*x)[1],
     "descriptors": described,
     "contexts": in_context,

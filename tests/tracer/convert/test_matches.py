@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import collections.abc
 import dataclasses
 import enum
 
@@ -37,6 +38,25 @@ class Wrong:
 
 class Row(collections.UserList):
     pass
+
+
+class Asked(collections.abc.Sequence):
+    """Says what it is asked, and has other items where one goes through it."""
+
+    def __init__(self, items, others):
+        self.items, self.others = items, others
+
+    def __len__(self):
+        LOG.append("len")
+        return len(self.items)
+
+    def __getitem__(self, k):
+        LOG.append(k)
+        return self.items[k]
+
+    def __iter__(self):
+        LOG.append("iter")
+        return iter(self.others)
 
 
 class Table(collections.UserDict):
@@ -88,6 +108,29 @@ def sequences(x):
             return "any"
         case other:
             return "other", type(other).__name__
+
+
+def asked(x):
+    match x:
+        case []:
+            return "empty"
+        case [_, _, _, _]:
+            return "four"
+        case [1, *_, 2]:
+            return "ends"
+        case [_, a, *_] if noted(a) == 7:
+            return "second", a
+        case [*_, b, _] if noted(b) == 8:
+            return "last but one", b
+        case [a, *rest]:
+            return "rest", a, rest
+    return "none"
+
+
+def asked_for_all(x):
+    match x:
+        case [*every]:
+            return every
 
 
 def mappings(x):
@@ -200,6 +243,11 @@ CALLS = {
         [], (), [7], [1, 2], [1, 2, 3], (0, [1, 2], 3), [0, (1, 5, 2)], [5, "end"], [5, 6, 7], {1, 2}, "ab", range(3),
         collections.deque([1, 2, 3]), Row([4, 5]), Pair(1, [2, 3]), np.ones(2), b"ab", {},
     ],
+    asked: [
+        Asked([], [1]), Asked([1] * 4, ()), Asked([1, 5, 2], ()), Asked([1, 7, 3], ()), Asked([1, 8, 3], ()),
+        Asked([3], [4, 5]), Asked([3, 4], [4]), Asked([3, 4], ()), [1, 7], {1}, (5, 8, 3), np.ones(3),
+    ],
+    asked_for_all: [Asked([1, 2], [3]), Asked([], ()), [5], 3],
     mappings: [
         {}, {"a": 1, Color.RED: 5}, {"a": [1, 2], "z": 3}, {"b": {"c": 4, "d": 5}}, {"b": 0}, {"b": 7}, [],
         collections.defaultdict(list), collections.OrderedDict(a=(1, 2)), Table(b=3), collections.Counter("ab"),

@@ -303,12 +303,10 @@ class Talker:
         print(" ".join(parts))
         self.row([str(x), f"{x:.1f}"])
 
-    if sys.version_info < (3, 12):  # later ones have no frame for it
-
-        def prints_a_comprehension(self, x):
-            parts = ["first"]
-            parts += [f"{v:.2f}" for v in (x, 2 * x)]
-            print(" ".join(parts), ", ".join([shortened(v) for v in (x, 2 * x)]))
+    def prints_a_comprehension(self, x):
+        parts = ["first"]
+        parts += [f"{v:.2f}" for v in (x, 2 * x)]
+        print(" ".join(parts), ", ".join([shortened(v) for v in (x, 2 * x)]))
 
     def prints_what_a_generator_makes(self, x):
         print(", ".join(f"{name}={value:.3f}" for name, value in {"a": x, "b": 2 * x}.items()))

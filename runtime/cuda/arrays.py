@@ -26,7 +26,7 @@ _SAME_STREAM = frozenset((0, 1))  # CuPy's name and the protocol's for the legac
 def on_device(x: Any) -> bool:
     """Whether *x* declares, by a protocol, that it lies on a CUDA device (imports nothing)."""
     kind = type(x)
-    if kind in _PLAIN or isinstance(x, (np.generic, type)):
+    if kind in _PLAIN or issubclass(kind, (np.generic, type)):
         return False
     if hasattr(kind, "__dlpack_device__"):
         try:

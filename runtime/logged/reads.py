@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, SupportsFloat
 import numpy as np
 import optree
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.records import dict_of, in_class
 from ...tracer.bytecode.shown_names import CALLED_AS, OBJECTS, stand_in
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
@@ -149,7 +149,7 @@ def is_known(value: Any) -> bool:
 
 def is_wrapper(value: Any) -> bool:
     """Whether *value* is a function that we have made of another one, and can make of its copy."""
-    return hasattr(type(value), "_tracegrad_rebuild")
+    return in_class(type(value), "_tracegrad_rebuild") is not None
 
 
 def not_closed(what: str, why: Refusal = Refusal.LOG_UNSEEN) -> NotClosedError:
@@ -443,7 +443,7 @@ class ReadLog:
             return self._of_parts(value, label, *_PARTS[kind])
         if issubclass(kind, types.ModuleType):
             return self._module(value, label)
-        if isinstance(value, type):
+        if issubclass(kind, type):
             return self._class(value, label)
         if kind in WRITERS:
             self._in_this_process(label)
@@ -580,7 +580,7 @@ class ReadLog:
             raise not_closed(f"`{label}`, an exception, which keeps the lines where it was raised")
         if hidden_state(kind) is not None or type(kind) not in METACLASSES:
             raise not_closed(f"`{label}`, of the class {kind.__qualname__}")
-        if isinstance(value, enum.Enum):
+        if issubclass(kind, enum.Enum):
             made = self._walker.node("member", value, label, label)
             self.pin(kind)
             return made

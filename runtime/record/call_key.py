@@ -300,7 +300,7 @@ def classify(leaf: Any) -> tuple[str, Any]:
         return COMPLEX_DATA, kind
     if kind is TracedArray or kind is TracedInt or kind in STAND_INS:
         return TRACED, None
-    if isinstance(leaf, TENSORS.types):
+    if issubclass(kind, TENSORS.types):
         return _of_tensor(leaf)
     if kind is Static:
         return _of_static(leaf.value)

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.records import in_class
 from ...tracer.bytecode.shown_names import (
     CALLED,
     CALLED_AS,
@@ -259,7 +260,7 @@ class LiveRun:
         """A function or object that is not converted, which may be one of ours over a function of the user's."""
         if type(f) is types.FunctionType:
             return self._rewrapped(f) if f.__closure__ and not is_copy(f) else f
-        return self._rewrapped(f) if hasattr(type(f), "_tracegrad_rebuild") else f
+        return self._rewrapped(f) if in_class(type(f), "_tracegrad_rebuild") else f
 
     def _known_to(self, f: Any) -> Any:
         """The function that knows traced values and stands for *f*; None where there is none."""
@@ -273,7 +274,7 @@ class LiveRun:
 
     def _bound(self, f: Any) -> Any:
         owner, function = f.__self__, f.__func__
-        if hasattr(type(owner), "_tracegrad_rebuild"):
+        if in_class(type(owner), "_tracegrad_rebuild"):
             return getattr(self._rewrapped(owner), f.__name__)
         return types.MethodType(self.copy_of(function), owner) if self.is_users(function) else f
 
@@ -360,7 +361,7 @@ class LiveRun:
             found = self.handed(value.func, calls, depth + 1)
             plain = found is value.func or value.__dict__
             return value if plain else self._known(value, partial(found, *value.args, **value.keywords))
-        if hasattr(kind, "_tracegrad_rebuild"):
+        if in_class(kind, "_tracegrad_rebuild"):
             return self._rewrapped(value)
         if kind in _C_FUNCTIONS and calls in _OF_CALLABLES:
             owner = getattr(value, "__self__", None)
@@ -383,10 +384,9 @@ class LiveRun:
     def iterable(self, obj: Any) -> Any:
         """*obj*, to be iterated over by code that is not converted."""
         method = self.method(obj, "__iter__")
-        if method is None:
-            it = obj if self.method(obj, "__next__") is not None else None
-            return obj if it is None else self._iterator(it)
-        it = method()
+        if method is None and self.method(obj, "__next__") is None:
+            return obj
+        it = iter(obj) if method is None else method()
         return it if self.method(it, "__next__") is None else self._iterator(it)
 
     def _items(self, obj: Any) -> Any:
@@ -435,13 +435,13 @@ _METHODS_OF: dict[Any, Any] = {getattr(builtins, name): methods for name, method
 
 def _calls(f: Any) -> str:
     """The module of a function or class that may call what it is given; "" of those that only keep it."""
-    made_by_python = isinstance(f, type) and any(
+    made_by_python = issubclass(type(f), type) and any(
         type(getattr(f, name)) is types.FunctionType for name in ("__new__", "__init__")
     )
     if type(f) is types.FunctionType or made_by_python:
         module = str(f.__module__ or "python")
         return "" if module in _KEEPING else module
-    if isinstance(f, type) and f not in _CLASSES_THAT_CALL:
+    if issubclass(type(f), type) and f not in _CLASSES_THAT_CALL:
         return ""
     if type(f) is types.BuiltinFunctionType and id(f) not in _CALLING and f.__name__ != "sort":
         return ""

@@ -147,9 +147,9 @@ def whole_containers(out: Any, others: Container[int] = (), arrays: Container[in
             seen.add(id(value))
         elif type(value) in (TracedArray, MadeArray, np.ndarray) and value.shape and id(value) in arrays:
             found.add(id(value))
-        if not (type(value) in _SHARED or isinstance(value, tuple)):
+        if not (type(value) in _SHARED or issubclass(type(value), tuple)):
             continue
-        stack += value.values() if isinstance(value, dict) else value
+        stack += value.values() if issubclass(type(value), dict) else value
     return found
 
 
@@ -162,24 +162,24 @@ def with_whole(out: Any, ids: Container[int], whole: Callable[[Any], Whole]) -> 
 def returned(out: Any) -> list[Atom]:
     """The traced values in the result of a function."""
     leaves = [x.array() if type(x) is TracedInt else x for x in flatten_result(out)[0]]
-    return real_atoms([leaf.atom for leaf in leaves if isinstance(leaf, TracedArray)])
+    return real_atoms([leaf.atom for leaf in leaves if type(leaf) is TracedArray])
 
 
 def data_of(leaf: Any) -> tuple[Atom, str] | None:
     """(the datum of a leaf, the form of its expression over a result); None where it is no data."""
     if type(leaf) is TracedInt:
         leaf = leaf.array()
-    if isinstance(leaf, TracedArray):
+    if type(leaf) is TracedArray:
         number = leaf.aval.weak and leaf.aval.dtype.kind in "ib"  # an int of Python's
         return leaf.atom, "{}.item()" if number else "{}"
-    if isinstance(leaf, np.ndarray) and is_number(leaf.dtype):
+    if issubclass(type(leaf), np.ndarray) and is_number(leaf.dtype):
         return to_atom(leaf), "{}"
     return None
 
 
 def data_made(leaf: Any) -> tuple[Atom, str] | None:
     """As ``data_of``, where Python runs each time: a plain array is returned as it is."""
-    return None if isinstance(leaf, np.ndarray) else data_of(leaf)
+    return None if issubclass(type(leaf), np.ndarray) else data_of(leaf)
 
 
 def packed(

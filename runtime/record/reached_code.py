@@ -34,7 +34,7 @@ class ReachedCode:
             value = waiting.pop()
             value = _within(_within(value, "__func__"), "__wrapped__")
             if type(value) is not types.FunctionType:
-                for cls in (value if isinstance(value, type) else type(value)).__mro__:
+                for cls in (value if issubclass(type(value), type) else type(value)).__mro__:
                     if cls.__flags__ & HEAP_TYPE and cls not in classes and not trust.owns(cls):
                         classes.add(cls)
                         waiting += [_within(x, "__func__") for x in vars(cls).values()]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.records import dict_of, in_class
 from ..state.trust import Trust
 from ..tensor_library import TENSORS
 
@@ -58,7 +58,7 @@ class _TensorSearch:
             return () if self._trust.module(value) else self._named(vars(value))
         if issubclass(kind, type):
             return () if self._trust.cls(value) else self._named(vars(value))
-        if hasattr(kind, "_tracegrad_rebuild"):
+        if in_class(kind, "_tracegrad_rebuild"):
             return (value.__wrapped__,)
         if self._trust.cls(kind):
             return ()

@@ -281,7 +281,7 @@ class Settled:
                 leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
                 out = tree_unflatten(spec, leaves)
         self._each(_factories(out))
-        values = not any(isinstance(leaf, type) for leaf in leaves) and all(map(_is_value, leaves))
+        values = not any(issubclass(type(leaf), type) for leaf in leaves) and all(map(_is_value, leaves))
         out = self.whole(out, others)
         if values:
             return out
@@ -384,7 +384,7 @@ class Holders:
         for value in results:
             if type(value) in (dict, OrderedDict):
                 results.extend(value.values())
-            elif type(value) is list or isinstance(value, tuple):
+            elif type(value) is list or issubclass(type(value), tuple):
                 results.extend(value)
             elif not (type(value) is TracedArray or is_leaf(value) or settled):  # an object has been settled
                 return False
@@ -470,7 +470,8 @@ def _containers(out: Any) -> list[Any]:
         if id(value) in seen:
             continue
         seen.add(id(value))
-        parts = value.values() if isinstance(value, dict) else value if isinstance(value, list | tuple) else None
+        kind = type(value)
+        parts = value.values() if issubclass(kind, dict) else value if issubclass(kind, list | tuple) else None
         if parts is None and type(value) is not TracedArray and (store := dict_of(value)) is not None:
             parts = [store]
         if parts is not None:
@@ -502,8 +503,9 @@ def held_elsewhere(results: list[Any], arrays: bool) -> set[int]:
 
 def _parts(value: Any) -> list[Any]:
     """The containers and arrays that a container of a result holds."""
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, _PARTED) else ()
-    return [part for part in parts if isinstance(part, _PARTED) or type(part) in _ARRAYS]
+    kind = type(value)
+    parts = value.values() if issubclass(kind, dict) else value if issubclass(kind, _PARTED) else ()
+    return [part for part in parts if issubclass(type(part), _PARTED) or type(part) in _ARRAYS]
 
 
 def _counts(values: Sequence[Any]) -> list[int]:

@@ -69,7 +69,7 @@ class WrittenPlaces:
         """Code that is not converted is given these *values*, and may write those of the run into the others; whether
         there are any of the run among them."""
         values = list(values)
-        if not any(isinstance(x, _HOLDING) for x in values):
+        if not any(issubclass(type(x), _HOLDING) for x in values):
             return False
         for value in values:
             self.object(value)
@@ -109,7 +109,7 @@ class WrittenPlaces:
 
 def _settle_attribute(obj: Any, name: str, plain: Callable[[Any], Any]) -> None:
     """Settle the attribute *name* where it is: in the object, in a slot, or in a class."""
-    store = None if isinstance(obj, type) else dict_of(obj)
+    store = None if issubclass(type(obj), type) else dict_of(obj)
     if type(store) is dict and name in store:
         if (new := plain(store[name])) is not store[name]:
             store[name] = new

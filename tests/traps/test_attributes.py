@@ -505,3 +505,74 @@ def test_a_member_that_lost_its_name(way, value):
     assert compiled(X) == plain(X) == 21.0
     member.__dict__ = {"rate": 0.5}
     assert compiled(X) == compile_grad(plain)(X) == plain(X) == 9.0
+
+
+class _Answers:
+    """Has an answer to every name that it lacks."""
+
+    def __getattr__(self, name):
+        ASKED.append(name)
+        return 0.5
+
+
+class _AnswersOfClass(type):
+    __getattr__ = _Answers.__getattr__
+
+
+class _Pair(_Answers, tuple):
+    rate = 1.5
+
+
+class _Slots(_Answers):
+    __slots__ = ("v",)
+    rate = 1.5
+
+
+class _Own(_Answers):
+    rate = 1.5
+
+
+class _OfClass(metaclass=_AnswersOfClass):
+    rate = 1.5
+
+
+class _Watched:
+    rate = 1.5
+
+    def __getattribute__(self, name):
+        ASKED.append(name)
+        return object.__getattribute__(self, name)
+
+
+ASKED = []
+KEPT = []
+USES = {
+    "read": lambda x, o: np.sum(x) * o.rate,
+    "asked": lambda x, o: np.sum(x) * (2.0 if isinstance(o, _Pair) else 3.0) * (1.0 if o else 2.0),
+    "kept": lambda x, o: (KEPT.append(o), np.sum(x))[1],
+    "kept with a traced value": lambda x, o: (KEPT.append([o, x]), np.sum(x))[1],
+    "its class": lambda x, o: np.sum(x) * len(type(o).__name__),
+    "in a loop": lambda x, o: sum([v * o.rate for v in x]),
+    "missing": lambda x, o: np.sum(x) * getattr(o, "none", 2.0),
+    "unpacked": lambda x, o: np.sum(x) * [o, 2.0][1],
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("of", [_Pair, _Slots, _Own, _OfClass, _Watched])
+def test_hooks_are_asked_what_python_asks(of, use):
+    """No question of the library's own gets to `__getattr__`, of an object or a class, or to `__getattribute__`."""
+    o = of((1.0, 2.0)) if of is _Pair else of()
+    function = USES[use]
+
+    def f(x):
+        return function(x, o)
+
+    compiled = compile_grad(f)
+    for k in range(3):
+        said = []
+        for g in (f, compiled):
+            ASKED.clear()
+            said.append((float(g(X + k)), ASKED[:]))
+        assert said[0] == said[1]
+    KEPT.clear()

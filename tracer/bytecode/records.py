@@ -40,9 +40,18 @@ def dict_of(owner: Any) -> dict[str, Any] | None:
     return own
 
 
+def in_class(cls: type, name: str) -> Any:
+    """The attribute of a class or its bases, as it is stored there; None without one.  No hook of a metaclass is
+    asked, which may have an answer to everything."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None
+
+
 def is_record_class(cls: Any) -> bool:
     """Whether objects of *cls* have their state in fields, and making one is code of ``constructors`` alone."""
-    if type(cls) not in (type, abc.ABCMeta) or not cls.__flags__ & HEAP_TYPE or hasattr(cls, "_tracegrad_traced"):
+    if type(cls) not in (type, abc.ABCMeta) or not cls.__flags__ & HEAP_TYPE or in_class(cls, "_tracegrad_traced"):
         return False
     if any(base not in _PLAIN_BASES and not base.__flags__ & HEAP_TYPE for base in cls.__mro__):
         return False

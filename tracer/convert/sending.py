@@ -45,7 +45,7 @@ def _reached(todo: list[Any]) -> Iterator[types.FunctionType]:
             todo += [value.func, *value.args]
         elif kind in (list, tuple, dict):
             todo += [*(value.values() if kind is dict else value)][:_MOST]
-        elif hasattr(kind, "_tracegrad_rebuild"):
+        elif any("_tracegrad_rebuild" in base.__dict__ for base in kind.__mro__):
             todo.append(value.__wrapped__)
         else:
             todo.append(kind)

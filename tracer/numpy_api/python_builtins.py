@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ..bytecode.concretize import lost_by
+from ..bytecode.records import in_class
 from ..bytecode.shown_names import (
     CALLED,
     METHODS_OF,
@@ -75,7 +76,7 @@ class KnownType:
         found = type(*args, **kwargs)
         if len(args) == 3 and "__module__" not in args[2]:  # which a class has of the frame that makes it
             type.__setattr__(found, "__module__", sys._getframe(1).f_globals.get("__name__", "builtins"))
-        return args[0].__class__ if len(args) == 1 and hasattr(found, "traced_length") else found
+        return args[0].__class__ if len(args) == 1 and in_class(found, "traced_length") else found
 
     def __instancecheck__(self, instance: Any) -> bool:
         return isinstance(instance, type)
@@ -148,7 +149,7 @@ def _float(value: Any = 0.0, /) -> Any:
             value = wrap(cast_with_warning(value.atom, FLOAT))
         return value.number()
     _check_origin(value)
-    number = getattr(type(value), "_tracegrad_number", None)
+    number = in_class(type(value), "_tracegrad_number")
     if number is not None:
         return number(value)
     method = getattr(type(value), "__float__", None)
@@ -248,7 +249,7 @@ def _is_constant(value: Any) -> bool:
 def _int(*args: Any, **kwargs: Any) -> Any:
     if len(args) == 1 and not kwargs:
         value = args[0]
-        number = getattr(type(value), "_tracegrad_int", None)
+        number = in_class(type(value), "_tracegrad_int")
         if type(value) is TracedInt or number is not None:
             return value if number is None else number(value)
     if args and isinstance(args[0], str | bytes):
@@ -451,7 +452,7 @@ def _read(function: Any) -> Any:
 
 
 def _len(obj: Any, /) -> Any:
-    traced = getattr(type(obj), "traced_length", None)
+    traced = in_class(type(obj), "traced_length")
     return len(obj) if traced is None else traced(obj)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bytecode.records import in_class
 from ..bytecode.shown_names import in_compiled_code, show_functions
 from ..ir.graph import Atom, Pair
 from ..ir.late_modules import LateModule
@@ -36,7 +37,7 @@ def _number(value: Any) -> Any:
     """*value* as a Python float where it is traced; else as it is."""
     if type(value) is TracedArray:
         return value.number()
-    number = getattr(type(value), "_tracegrad_number", None)
+    number = in_class(type(value), "_tracegrad_number")
     return value if number is None else number(value)
 
 
@@ -127,7 +128,7 @@ def _test(ufunc: Any, module: Any = math) -> Any:
     plain = getattr(module, ufunc.__name__)
 
     def test(value: Any, /) -> bool:
-        number = getattr(type(value), "_tracegrad_number", None)
+        number = in_class(type(value), "_tracegrad_number")
         value = value if number is None else number(value)
         return bool(ufunc(value)) if type(value) is TracedArray and value.size == 1 else plain(value)
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from ..bytecode.records import in_class
 from ..ir.aval import FLOAT, FLOAT32, INT
 from ..ir.errors import TracegradError
 from ..ir.graph import Atom, Lit, Node, Var, literal
@@ -415,7 +416,7 @@ class TracedInt:
             if name == "pow" and reflected and isinstance(other, (TracedArray, np.ndarray)):
                 return operation(other, self._exponent())
             return operation(other, self.number()) if reflected else operation(self.number(), other)
-        elif hasattr(type(other), "_tracegrad_traced"):  # a tensor, which knows what an int is for it
+        elif in_class(type(other), "_tracegrad_traced"):  # a tensor, which knows what an int is for it
             return NotImplemented
         plain = other.asked() if type(other) is TracedInt else other
         return operation(plain, self.asked()) if reflected else operation(self.asked(), plain)
@@ -430,7 +431,7 @@ class TracedInt:
         return self.number()
 
     def _compare(self, ufunc: Any, operation: Callable[[Any, Any], bool], other: Any) -> Any:
-        if hasattr(type(other), "_tracegrad_traced"):
+        if in_class(type(other), "_tracegrad_traced"):
             return NotImplemented
         if type(other) is TracedArray and self._partner(other):
             return operation(self.number(), other)

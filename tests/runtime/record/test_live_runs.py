@@ -105,6 +105,24 @@ class TableOfDict(dict):
         return iter(["a"])
 
 
+class NoIterator(tuple):
+    __slots__ = ()
+
+    def __next__(self):
+        return 5.0
+
+
+class Inherits(collections.abc.Iterator):
+    def __init__(self, t):
+        self.t, self.k = t, 0
+
+    def __next__(self):
+        self.k += 1
+        if self.k > 2:
+            raise StopIteration
+        return self.t if self.t > 0.6 else self.t * 2.0
+
+
 class Steps:
     def __init__(self, t):
         self.t, self.k = t, 0
@@ -190,6 +208,8 @@ KINDS = {
     "order": lambda x: sorted(map(Number, x), key=lambda n: n.v)[0].v + (x[1] if Number(x[0]) < Number(x[1]) else 0.0),
     "a hook": lambda x: Number(x[0]).twice + getattr(Number(x[1]), "none", 4.0),
     "iterators": lambda x: sum(Steps(x[0])) + max([*Steps(x[1])]) + sum(a * b for a, b in [Number(x[2])]),
+    "a method that no iterator has": lambda x: sum(NoIterator(x)) + [*NoIterator(x)][1] + max(NoIterator(x)),
+    "an inherited iterator": lambda x: sum(Inherits(x[0])) + sum(v for v in Inherits(x[2])) + max(Inherits(x[1])),
     "an iterator is gone through once": lambda x: (lambda it: sum(sorted(it)) + len(list(it)))(v * 2 for v in x),
     "a dict of a mapping": lambda x: sum(v * k for k, v in enumerate(dict(Table(x[0], x[1]), c=x[2]).values(), 1)),
     "a dict of a dict": lambda x: sum(dict(TableOfDict(a=x[0], b=x[1])).values()) * len(dict(TableOfDict(a=1))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -177,6 +178,8 @@ class FrameOperators(Transparent):
             return getattr(self, method)(a, b)
         if kind in CONTAINERS and kind not in (tuple, frozenset):
             run.changes(a)
+        if issubclass(kind, dict) and (issubclass(type(b), dict) or (name == "or" and kind is not Counter)):
+            b = self.call(dict, b)  # a copy, by which all that is in it has been read
         return plain(a, run.iterable(b) if kind is list else b)
 
     def neg(self, a: Any) -> Any:

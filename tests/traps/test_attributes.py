@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import collections
 import collections.abc
 import enum
 import functools
@@ -576,3 +577,49 @@ def test_hooks_are_asked_what_python_asks(of, use):
             said.append((float(g(X + k)), ASKED[:]))
         assert said[0] == said[1]
     KEPT.clear()
+
+
+#: what is read -> (how it is made, a function that takes it into a dict of its own)
+TAKEN = {
+    "a dict": (lambda: {"rate": 1.5}, lambda x, o, d: operator.ior(d, o)),
+    "an ordered dict": (lambda: collections.OrderedDict(rate=1.5), lambda x, o, d: operator.ior(d, o)),
+    "a dict, by a statement": (lambda: {"rate": 1.5}, lambda x, o, d: _joined(d, o)),
+    "pairs": (lambda: [("rate", 1.5)], lambda x, o, d: _joined(d, o)),
+    "pairs that are lists": (lambda: [["rate", 1.5]], lambda x, o, d: _joined(d, o)),
+    "counts": (lambda: collections.Counter(rate=2), lambda x, o, d: _joined(collections.Counter(d), o)),
+    "counts that are added": (lambda: collections.Counter(rate=2), lambda x, o, d: _added(collections.Counter(d), o)),
+    "into an ordered dict": (lambda: {"rate": 1.5}, lambda x, o, d: _joined(collections.OrderedDict(d), o)),
+    "into a defaultdict": (lambda: {"rate": 1.5}, lambda x, o, d: _joined(collections.defaultdict(int, d), o)),
+}
+
+
+def _joined(d, o):
+    d |= o
+    return d
+
+
+def _added(d, o):
+    d += o
+    return d
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_what_a_dict_is_joined_with_is_read(name):
+    make, take = TAKEN[name]
+    o = make()
+
+    def more():
+        if isinstance(o, dict):
+            o["rate"] += 1
+        else:
+            o[0] = type(o[0])(("rate", o[0][1] + 1))
+
+    def inside():
+        if isinstance(o, dict):
+            o["rate"] += 2
+        elif isinstance(o[0], list):
+            o[0][1] += 2
+        else:
+            o[:] = [("rate", 9.0)]
+
+    follows(lambda x: np.sum(x) * take(x, o, {"rate": 1})["rate"], more, inside)

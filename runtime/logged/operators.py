@@ -156,12 +156,7 @@ class FrameOperators(Transparent):
         if kind in EAGER:
             return run.handing(plain, (a, b), {}, False)
         if self._users(kind):
-            base, _ = found_in(kind, f"__i{name}__")
-            if base is not None:
-                found = run.special(a, f"__i{name}__", b)
-                if found is not NotImplemented:
-                    return found
-            return getattr(self, method)(a, b)
+            return self._inplace_of_users(f"__i{name}__", method, a, b)
         if run.reads.node_of(a) is not None and kind is list and name == "add":
             run.call_method(a, "extend", b)
             return a
@@ -178,9 +173,17 @@ class FrameOperators(Transparent):
             return getattr(self, method)(a, b)
         if kind in CONTAINERS and kind not in (tuple, frozenset):
             run.changes(a)
-        if issubclass(kind, dict) and (issubclass(type(b), dict) or (name == "or" and kind is not Counter)):
-            b = self.call(dict, b)  # a copy, by which all that is in it has been read
-        return plain(a, run.iterable(b) if kind is list else b)
+        return plain(a, self._taken_in(kind, name, b))
+
+    def _taken_in(self, kind: type, name: str, other: Any) -> Any:
+        """*other*, which the operator *name* takes into a container of *kind*: all that is in it has been read."""
+        if issubclass(kind, dict) and (issubclass(type(other), dict) or (name == "or" and kind is not Counter)):
+            return self.call(dict, other)  # a copy
+        return self.run.iterable(other) if kind is list else other
+
+    def _inplace_of_users(self, special: str, method: str, a: Any, b: Any) -> Any:
+        found = NotImplemented if found_in(type(a), special)[0] is None else self.run.special(a, special, b)
+        return getattr(self, method)(a, b) if found is NotImplemented else found
 
     def neg(self, a: Any) -> Any:
         return fresh(-a) if not self._users(type(a)) else self.run.special(a, "__neg__")

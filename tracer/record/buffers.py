@@ -169,9 +169,9 @@ class PickStep:
 
 def _note(result: Atom, spot: Spot) -> None:
     """Let the recording know that *result* is *spot*, of which a loop may want to know."""
-    spots = getattr(current_builder(), "spots", None)
-    if spots is not None and isinstance(result, Var):
-        spots[result] = spot
+    loops = getattr(current_builder(), "loops", None)
+    if loops is not None and isinstance(result, Var):
+        loops.spots[result] = spot
 
 
 class ReadOnlyStep:

@@ -249,8 +249,8 @@ class ForLoop(BoundNames):
         assert iteration is not None
         k, remain = self.at - 1, self.source.length.plus(Affine(1 - self.at))
         limited = iteration.marked.length != remain
-        if limited and self.uncertain:
-            self._limited(iteration, k)
+        if limited and iteration.marked.length is not None and iteration.marked.length.slopes:
+            self._limited(iteration, iteration.marked.length.plus(Affine(k)))
         found = iteration.finish(frame)
         if limited and isinstance(found, Reason) and found.code is Refusal.LOOP_ANSWERS:
             assert iteration.length is not None
@@ -284,17 +284,16 @@ class ForLoop(BoundNames):
             advance(self.iterator, self.at - 1 - k if limited else remain.offset - 1)
         return not limited
 
-    def _limited(self, iteration: Iteration, k: int) -> None:
-        """The loop node is of the iterations up to one in which a question has another answer: as many as each
+    def _limited(self, iteration: Iteration, total: Affine) -> None:
+        """The loop node is of the *total* iterations up to one in which a question has another answer: as many as each
         iteration of the loops around has, maybe none."""
-        assert iteration.marked.length is not None
-        total = iteration.marked.length.plus(Affine(k))
         low = bounds(total, self.recorder.open_loops)[0]
-        if low is None or low < 1:
-            if self.pieces:
-                iteration.marked.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
-            iteration.before, iteration.total = self.before or {}, total
-            self.may_be_none = True
+        if low is not None and low > 0:
+            return
+        if self.pieces or self.before is None:
+            iteration.marked.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
+        iteration.before, iteration.total = self.before or {}, total
+        self.may_be_none = True
 
     # ---- loops that are left where data decides ---------------------------------------------------------------------
 

@@ -82,8 +82,8 @@ def test_like_nests_have_the_same_text(made, monkeypatch, fresh_kernels):
     assert checked
 
 
-@pytest.mark.parametrize("made", [layers, *(pytest.param(made, marks=pytest.mark.slow) for made in (padded, kinds))])
-def test_the_number_of_nests_that_are_written_does_not_grow(made, monkeypatch, fresh_kernels):
+def nests_of(made, sizes, monkeypatch):
+    """(nests that were written, nests that are called) in the programs that *made* gives of each of *sizes*."""
     written, called, like = [], [], LoopFrame._like
 
     def watched(self, key, write):
@@ -92,13 +92,25 @@ def test_the_number_of_nests_that_are_written_does_not_grow(made, monkeypatch, f
 
     monkeypatch.setattr(LoopFrame, "_like", watched)
     counts = []
-    for n in (40, 80):
+    for n in sizes:
         f, arguments = made(n)
         written.clear(), called.clear()
         np.testing.assert_allclose(compile_grad(f).value_and_grad(*arguments)[0], f(*arguments), rtol=1e-10)
         counts.append((len(written), len(called)))
-    (few, small), (more, large) = counts
+    return counts
+
+
+@pytest.mark.parametrize("made", [layers, pytest.param(padded, marks=pytest.mark.slow)])
+def test_the_number_of_nests_that_are_written_does_not_grow(made, monkeypatch, fresh_kernels):
+    (few, small), (more, large) = counts = nests_of(made, (40, 80), monkeypatch)
     assert large > small and more <= few + 6, counts
+
+
+@pytest.mark.slow
+def test_nests_of_statements_in_no_order_are_mostly_known(monkeypatch, fresh_kernels):
+    """They fuse in ever new ways; of the nests that more statements add, a quarter at most is written."""
+    (few, small), (more, large) = counts = nests_of(kinds, (40, 80), monkeypatch)
+    assert large > small + 40 and more - few <= (large - small) / 4, counts
 
 
 def test_what_tells_nests_apart(monkeypatch, fresh_kernels):

@@ -99,7 +99,7 @@ class Comprehensions(Loops):
         self.loops[number] = LoopStatement(
             (*targets, *again), tuple(again), node.lineno, node.end_lineno, mine,
             has_yield=kind is ast.GeneratorExp, reads=read_in(inner, mine),
-            depth=len(node.generators) - k + nested_loops(inner),
+            depth=len(node.generators) - k + nested_loops(inner) if kind is Folded else 1,  # no list of an inner loop's
         )  # fmt: skip
 
         def statements() -> list[Any]:

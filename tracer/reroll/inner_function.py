@@ -116,6 +116,7 @@ class InnerFunction:
         guards = {id(item): item for item in items if isinstance(item, Guard)}
         part.guards, part.notes, part.unrolled = list(guards.values()), [], []
         part._seen, part._producers = {}, Producers()
+        part._from_outside, part.stand_ins = part._from_outside.copy(), part.stand_ins.copy()  # of other nodes
         return part
 
 

@@ -16,11 +16,10 @@ import numpy as np
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.refusals import Refusal
-from ...tracer.ir.site import user_frame
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.iterables import same_objects
 from ...tracer.loops.python_ints import is_python_int
-from ...tracer.record.made_arrays import MadeArray, all_made, refuse_write
+from ...tracer.record.made_arrays import MadeArray, fresh_in, refuse_write
 from ...tracer.record.shown_text import TextOfValues
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
@@ -40,7 +39,6 @@ _INERT = frozenset((
 
 _COMPARED = frozenset(("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"))
 _CHANGEABLE = frozenset(CONTAINERS) - {tuple, frozenset}
-_MAY_BE_MADE = (np.ndarray, list, tuple)
 
 #: modules of ours that look into no object that is not registered; transforms take those apart that they differentiate
 _BY_POSITION = frozenset(("jacobian", "jacfwd", "jacrev", "hessian", "derivative", "elementwise_grad"))  # transforms
@@ -289,10 +287,9 @@ class Handing(HandedFunctions):
         finally:
             self._copies = before
             self._callee, self._within_args = around, within
-        if type(result) in _MAY_BE_MADE:  # here: it has to be alone, which references to it tell
-            held = [result]
-            del result
-            result = all_made(held, user_frame())
+        held = [result]
+        del result  # which references tell
+        result = fresh_in(held)
         return self.made(result) if watched and type(result) not in PLAIN else result
 
     def array_changed(self, array: np.ndarray) -> None:

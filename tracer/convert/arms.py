@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from .comprehensions import Comprehensions
-from .nodes import LOAD, STORE, Place, ask, bind, constant, forget, name, of_own, place_of, walrus
+from .nodes import FUNCTIONS, LOAD, STORE, Place, ask, bind, constant, forget, name, of_own, place_of, walrus
 from .scopes import assigned_in
 from .transparent import OWN
 
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 _ASSIGNS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 _FEW = 4  # statements that may stand in both arms
 RESULTS = OWN + "results"  # the variable for the results of arms that return
@@ -199,7 +198,7 @@ def _may_stand(s: Any, within: str) -> bool:
         return plain and are_arm(s.body)
     if isinstance(s, ast.Pass):
         return True
-    if not isinstance(s, (*_ASSIGNS, ast.Expr)) or is_no_arm(s) or any(isinstance(n, _SCOPES) for n in ast.walk(s)):
+    if not isinstance(s, (*_ASSIGNS, ast.Expr)) or is_no_arm(s) or any(isinstance(n, FUNCTIONS) for n in ast.walk(s)):
         return False
     if isinstance(s, ast.Expr):
         return True

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from .liveness import Liveness
-from .nodes import LOAD, STORE, Place, ask, bind, constant, name, of_own, place_of
-from .scopes import COMPREHENSIONS, FUNCTIONS, assigned_in, only_summed, written_into
+from .nodes import FUNCTIONS, LOAD, STORE, Place, ask, bind, constant, name, of_own, place_of
+from .scopes import COMPREHENSIONS, assigned_in, only_summed, written_into
 from .targets import Targets
 from .transparent import OWN
 

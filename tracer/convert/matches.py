@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import Any
 
-from .nodes import LOAD, STORE, Place, constant, name, place_of, walrus
+from .nodes import FUNCTIONS, LOAD, STORE, Place, constant, name, place_of, walrus
 
 HELD = "@match"  # with what the names begin that hold subjects and parts of them
 
@@ -43,7 +43,7 @@ def _own_nodes(function: Any) -> Iterator[Any]:
     while todo:
         node = todo.pop()
         yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if not isinstance(node, FUNCTIONS):
             todo += ast.iter_child_nodes(node)
 
 

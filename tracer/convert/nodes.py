@@ -10,6 +10,7 @@ from .transparent import OWN
 
 Place = dict[str, Any]  # the attributes of a node that say where it is
 LOAD, STORE = ast.Load(), ast.Store()
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)  # with names of their own
 # What the typing of the standard library calls other things in each version of Python.
 FunctionDef: Any = ast.FunctionDef
 ClassDef: Any = ast.ClassDef

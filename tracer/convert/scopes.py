@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .nodes import NotConvertibleError, parameter_names
+from .nodes import FUNCTIONS, NotConvertibleError, parameter_names
 from .transparent import OWN
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 REFUSED = {
     "ClassDef": "it has a class",
     "AsyncFunctionDef": "it has a coroutine",

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-from .nodes import STORE, ClassDef, Place, constant, function, parameters, place_of
+from .nodes import FUNCTIONS, STORE, ClassDef, Place, constant, function, parameters, place_of
 from .sent_texts import SentLines, known_for
 from .transparent import OWN
 
@@ -351,7 +351,7 @@ def _read_whole(file: _File) -> None:
             file.functions.setdefault(key, []).append(node)
         elif outside:
             names.update(_bound_by([node]))
-        outside &= not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef)
+        outside &= not isinstance(node, FUNCTIONS)
         todo += [(child, outside) for child in ast.iter_child_nodes(node)]
     file.exactly = frozenset(names)
 

@@ -258,11 +258,14 @@ def all_made(held: list[Any], frame: FrameType) -> Any:
 
 def fresh(found: Any) -> Any:
     """As ``all_made``, in the innermost frame of the user's."""
-    if type(found) not in _MAY_BE_MADE:
-        return found
     held = [found]
     del found
-    return all_made(held, user_frame())
+    return fresh_in(held)
+
+
+def fresh_in(held: list[Any]) -> Any:
+    """The same, of what the caller has nowhere but in the list *held*."""
+    return all_made(held, user_frame()) if type(held[0]) in _MAY_BE_MADE else held[0]
 
 
 def _made_alone(held: Sequence[Any], k: int, frame: FrameType) -> Any:

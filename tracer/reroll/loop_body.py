@@ -64,10 +64,10 @@ class Block:
 
     def __init__(
         self, steps: Sequence[Step], block: Sequence[Item], length: int, stack: Callable[[Slot], Atom],
-        const: MakeConst, nested: Nested, sites: Sequence[Site | None] = (),
+        const: MakeConst, nested: Nested, sites: Sequence[Site | None],
     ):  # fmt: skip
         self.steps, self.block, self.length = steps, block, length
-        self.sites = sites or [step.item.site for step in steps]  # of equal items the first has made the node
+        self.sites = sites  # of the items: of equal ones the first has made the node
         self.stack, self.const, self.nested = stack, const, nested
 
     def make(self, out: Builder, wanted: Sequence[Key], finals: dict[Key, Var]) -> Made:

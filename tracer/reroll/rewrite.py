@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -85,8 +84,8 @@ class Rewriter:
 
     def __init__(
         self, items: Sequence[Item], found: FoundRepeats, roots: Sequence[Atom], const: MakeConst,
-        contents: Mapping[Var, np.ndarray] = MappingProxyType({}),
-        sites: Sequence[Site | None] = (),
+        contents: Mapping[Var, np.ndarray],
+        sites: Sequence[Site | None],
     ):  # fmt: skip
         self.items, self.first, self.roots, self.const = items, found.first, roots, const
         self.sites = sites  # of the items
@@ -377,4 +376,4 @@ def fold_items(
     items: Sequence[Item], sites: Sequence[Site | None], roots: Sequence[Atom], const: MakeConst
 ) -> tuple[list[Node], list[Guard]]:
     """*items* with loops in place of repeats: nodes, and the guards that are left."""
-    return Rewriter(items, find_repeats(items, sites), roots, const, sites=sites).run()
+    return Rewriter(items, find_repeats(items, sites), roots, const, {}, sites).run()

@@ -1,6 +1,6 @@
 """The tracer: recording of plain NumPy code as a program. It defines the program (``ir/``) and its primitives
 (``ops/``), records (``record/``, ``numpy_api/``, ``control/``, ``random/``), and finds the loops that Python went
-through (``reroll/``, with proofs about the user's code by ``bytecode/``).
+through (``loops/``, ``reroll/``).
 
 Start reading at ``ir/graph.py`` (the program), then ``ir/primitive.py`` and ``ops/elementwise.py`` (primitives), then
 ``record/array.py`` (traced arrays), then ``reroll/roll.py`` (loops).

@@ -300,7 +300,7 @@ def _function_offsets() -> dict[str, int]:
 
 def fault() -> str | None:
     """The reason why native code can't read objects in this process; None if every field is at its offset."""
-    if (reason := importlib.import_module("...tracer.bytecode.versions", __package__).doubt()) is not None:
+    if (reason := importlib.import_module("...tracer.ir.python_version", __package__).doubt()) is not None:
         return reason
     if struct.calcsize("P") != _WORD:
         return "pointers are not 64 bits wide"

@@ -15,8 +15,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
-from ...tracer.bytecode.records import dict_of
 from ...tracer.ir.late_modules import load_part
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.refusals import Refusal
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.record.reports import LOG_METHODS

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
-from ...tracer.bytecode.shown_names import CALLED, CALLED_AS
 from ...tracer.ir.refusals import Refusal
+from ...tracer.record.shown_names import CALLED, CALLED_AS
 from ..state.libraries import _GENERATORS, LOCAL_TIME, TIME_ZONE, verdict
 from ..state.trust import IMPURE_BUILTINS, Trust, impurity, setting_of
 from .reads import not_closed

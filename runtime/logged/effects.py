@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.identities import unmarked
 from ...tracer.record.array import TracedArray

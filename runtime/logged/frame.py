@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
 from ...tracer.convert.transparent import OWN, AskedWhile, Begun, PythonFor
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
 from ...tracer.loops.items import set_item, without_slices

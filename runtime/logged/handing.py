@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.iterables import same_objects

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.record.recorder import Recorder
 from ..state.contents import set_attribute, slots
 from ..state.state_graph import StateNode

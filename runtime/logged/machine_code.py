@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.shown_names import nested
 from ...tracer.control.jitted import python_of, through_machine_code, through_source
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import is_traced
+from ...tracer.record.shown_names import nested
 from .kinds import PLAIN, TRACED
 
 _DECORATORS = "numba.core.decorators"

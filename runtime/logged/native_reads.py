@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ..state.pins import ReadNames
 from ..state.state_graph import Leaf, StateNode
 from ..state.walker import Walker

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length

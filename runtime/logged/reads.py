@@ -27,15 +27,15 @@ from typing import Any, NamedTuple, SupportsFloat
 import numpy as np
 import optree
 
-from ...tracer.bytecode.records import dict_of, in_class
-from ...tracer.bytecode.shown_names import CALLED_AS, OBJECTS, stand_in
 from ...tracer.control.jitted import python_of
 from ...tracer.ir.aval import is_number
+from ...tracer.ir.own_attributes import dict_of, in_class
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.shape_struct import ShapeDtypeStruct
 from ...tracer.ir.site import user_site
 from ...tracer.record.integers import limit_of
 from ...tracer.record.recorder import current_recorder
+from ...tracer.record.shown_names import CALLED_AS, OBJECTS, stand_in
 from ...tracer.rules.host_code import HostCode
 from ..cuda.arrays import as_device
 from ..state.c_state import keeps_c_state

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...codegen.derive.adjoint import vjp
-from ...tracer.bytecode.versions import PYTHON, unknown
 from ...tracer.control.arms import Choices
 from ...tracer.ir.errors import (
     MutationError,
@@ -29,6 +28,7 @@ from ...tracer.ir.errors import (
 )
 from ...tracer.ir.gc_pause import fewer_collections
 from ...tracer.ir.graph import Var, structural
+from ...tracer.ir.python_version import UNKNOWN
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
 from ...tracer.loops.identities import all_unmarked
@@ -221,7 +221,7 @@ class Logged:
     def why(self, call: Call) -> list[Reason]:
         """The reason why the log of the last run of *call* is not closed, if it is not."""
         found = self.refused.get(call.key)
-        how = unknown() or self.ended
+        how = UNKNOWN or self.ended
         ended = [Refusal.LOG_UNSEEN(what=f"all of it: {how}")] if how else []
         return ended if found is None else [found]
 
@@ -232,7 +232,7 @@ class Logged:
     def takes(self, call: Call) -> bool:
         """Whether a run of *call* is tried."""
         known = call.key in self.refused and not self.may_close(call)
-        return PYTHON is not None and self.without.isdisjoint(call.kinds) and not known
+        return UNKNOWN is None and self.without.isdisjoint(call.kinds) and not known
 
     def _record(
         self, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None, look: Look | None

@@ -9,7 +9,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection
 from typing import Any
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.loops.python_ints import in_plain_iterations
 from ...tracer.record.recorder import Recorder, current_recorder

@@ -19,7 +19,8 @@ A library of tensors has a dispatcher of its own (``tracegrad/steps/step.py``).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
+from functools import cached_property
 from importlib import import_module
 from typing import Any
 
@@ -56,7 +57,7 @@ from ..record.learned import Learned
 from ..record.reached_tensors import reaches_tensors
 from ..record.record import record, record_pieces
 from ..record.recording import Look, Recording, are_twins
-from ..record.sinks import is_sink, sink_parameters
+from ..record.sinks import SINKS, is_sink, sink_parameters
 from ..stats import PathStats, Stats
 from ..stored import keep
 from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone, refuse_solvers_of_numbers
@@ -95,9 +96,13 @@ class Dispatcher:
         self.endpoints: dict[Mode, Endpoint] = {}
         self.integers = IntArguments(fn)
         self.logged: Any = None  # what is known of runs of converted code, once there was one
-        with fewer_collections():
-            self._sinks = sink_parameters(fn, positional_names(fn))
         _dispatchers.add(self)
+
+    @cached_property
+    def _sinks(self) -> dict[str | int, Set[str]]:
+        """The parameters that the function only adds to."""
+        with fewer_collections():
+            return sink_parameters(self.fn, positional_names(self.fn))
 
     def endpoint(self, mode: Mode) -> Endpoint:
         """The endpoint of *mode*."""
@@ -146,6 +151,8 @@ class Dispatcher:
 
     def _opaque(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
         """The ids of arguments that the function only changes: lists that it appends to."""
+        if not any(type(value) in SINKS for value in (*args, *kwargs.values())):
+            return []
         given = [(args[k] if k < len(args) else None, uses) for k, uses in self._sinks.items() if type(k) is int]
         given += [(kwargs[name], self._sinks[name]) for name in kwargs if name in self._sinks]
         return [id(value) for value, uses in given if is_sink(value, uses)]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...tracer.bytecode.concretize import ranges_over
+from ...tracer.convert.uses import uses
 from ...tracer.ir.site import Site
 from ...tracer.record.integers import limit_of
 from ..config import config
@@ -104,9 +104,11 @@ class IntArguments:
     def _asked(self, call: Call, ints: Collection[int]) -> dict[int, Site | None]:
         """Those of the *ints* whose value the function is sure to ask for."""
         code = getattr(self.fn, "__code__", None)
-        known = {} if code is None else ranges_over(code)
+        if code is None or "range" not in code.co_names:
+            return {}
+        known = uses(code).ranges
         names = leaf_names(self.fn, call) if known else []
-        return {k: known[names[k]] for k in ints if known and names[k] in known}
+        return {k: Site(code.co_filename, known[names[k]], code.co_name) for k in ints if known and names[k] in known}
 
 
 def now_numbers(names: Sequence[str]) -> str:

@@ -21,16 +21,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
-from ...tracer.bytecode.shown_names import AsValue, KnownModule
 from ...tracer.ir.aval import is_number
 from ...tracer.ir.graph import Atom, Lit, Var
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.record.array import STAND_INS, TracedArray, to_atom
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.reports import Report
+from ...tracer.record.shown_names import AsValue, KnownModule
 from ...tracer.record.shown_text import Shown, TextOfValues, Texts
 from ..state.c_state import keeps_c_state
 from ..state.contents import set_attribute, slots

@@ -13,6 +13,7 @@ import functools
 import gc
 import itertools
 import operator
+import sys
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -22,7 +23,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...codegen.cpu.cpython import replace_pointers, write_locals
-from ...tracer.bytecode.versions import FORM
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.errors import OnlyPythonError, UnsupportedError
@@ -38,7 +38,7 @@ from .live_frame import LiveFrame
 _MOST = 100_000  # objects that are looked at below those that are settled
 _TRACED = (TracedArray, TracedInt, Undecided, UndecidedTruth)
 # What stands in a run for functions and objects of NumPy's and others, which means nothing to the caller.
-_OWN_CODE = tuple([f"tracegrad.tracer.{room}." for room in ("record", "numpy_api", "scipy_api", "bytecode")])
+_OWN_CODE = tuple([f"tracegrad.tracer.{room}." for room in ("record", "numpy_api", "scipy_api")])
 _OWN_ROOMS = ("tracegrad.tracer.", "tracegrad.runtime.")
 _PASSED = (LiveFrame, types.ModuleType, types.FrameType, types.TracebackType, types.CodeType)
 _VIEWS = {type(getattr({}, name)()): name for name in ("keys", "values", "items")}
@@ -169,7 +169,7 @@ def _settle_locals(frame: types.FrameType, plain: Settling, depth: int) -> None:
     for name, part in list(names.items()):
         if (new := plain(part, depth)) is not part:
             names[name] = new
-    if not FORM.writes_locals:
+    if sys.version_info < (3, 13):  # before which assigning an item assigned no variable
         write_locals(frame)
 
 

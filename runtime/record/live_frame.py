@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
-from ...tracer.bytecode.shown_names import CALLED
 from ...tracer.convert import transparent
 from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor, Transparent
 from ...tracer.ir.errors import MutationError, unrecordable
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import STAND_INS, TracedArray, is_traced, truth_of
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, all_made
+from ...tracer.record.shown_names import CALLED
 from ..state.pins import MISSING, lookup
 
 _ARRAYS = (np.ndarray, MadeArray)

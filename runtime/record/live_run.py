@@ -21,8 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import in_class
-from ...tracer.bytecode.shown_names import (
+from ...tracer.control.jitted import is_recorded, python_of, through_source
+from ...tracer.convert.copies import NotConverted, convert
+from ...tracer.convert.transparent import OWN
+from ...tracer.ir.class_flags import HEAP_TYPE
+from ...tracer.ir.own_attributes import in_class
+from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.numpy_api.python_builtins import plain_like
+from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.made_arrays import PLAIN_METHODS
+from ...tracer.record.shown_names import (
     CALLED,
     CALLED_AS,
     METHODS_OF,
@@ -30,14 +38,6 @@ from ...tracer.bytecode.shown_names import (
     is_for_lists,
     shown,
 )
-from ...tracer.control.jitted import is_recorded, python_of, through_source
-from ...tracer.convert.copies import NotConverted, convert
-from ...tracer.convert.transparent import OWN
-from ...tracer.ir.class_flags import HEAP_TYPE
-from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.numpy_api.python_builtins import plain_like
-from ...tracer.record.array import TracedArray, is_traced
-from ...tracer.record.made_arrays import PLAIN_METHODS
 from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import is_empty

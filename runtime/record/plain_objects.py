@@ -17,9 +17,9 @@ from typing import Any
 
 import optree
 
-from ...tracer.bytecode.records import dict_of
 from ...tracer.ir import forks
 from ...tracer.ir.class_flags import HEAP_TYPE
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
 from ..state.c_state import keeps_c_state
 from ..state.contents import slots

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import cached_property, lru_cache
 from typing import Any
 
-from ...tracer.bytecode.array_places import written, written_results
 from ...tracer.convert.source import parts_of
+from ...tracer.convert.uses import uses, written_results
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ..state.trust import Trust
 from ..state.values import is_empty
@@ -57,7 +57,7 @@ class ReachedCode:
     @cached_property
     def names_written(self) -> frozenset[str]:
         """The names of what this code writes into: ``z[i] = ...``; of functions that return it, too."""
-        return frozenset(name for code in self._reached[0] for name in written(code) | written_results(code))
+        return frozenset(name for code in self._reached[0] for name in uses(code).written | written_results(code))
 
     @cached_property
     def asks_identity(self) -> bool:

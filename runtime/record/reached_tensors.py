@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from ...tracer.bytecode.records import dict_of, in_class
+from ...tracer.ir.own_attributes import dict_of, in_class
 from ..state.trust import Trust
 from ..tensor_library import TENSORS
 

@@ -16,7 +16,7 @@ from typing import Any
 import optree
 
 from ...codegen.cpu.cpython import fault, slot_offsets
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
 from ..launch import tree_reader
 from ..launch.tree_reader import ReaderNode

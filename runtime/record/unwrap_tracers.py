@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
-from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
 from ...tracer.ir.class_flags import HEAP_TYPE
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.numpy_api.python_builtins import KnownType
@@ -33,6 +32,7 @@ from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import Integers, TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
+from ...tracer.record.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.contents import slots
 from ..state.values import is_leaf

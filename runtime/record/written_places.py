@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ..state.pins import home, lookup
 from ..state.values import is_leaf

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.record.float_errors import raising, settings
 from ...tracer.record.integers import limit_of
 from .data_objects import plain_form

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ...tracer.bytecode.records import dict_of
+from ...tracer.ir.own_attributes import dict_of
 from ..memo import MEMO
 from .pins import MISSING
 from .values import keys_unchanged

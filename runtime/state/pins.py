@@ -17,6 +17,7 @@ import abc
 import ctypes
 import gc
 import struct
+import sys
 from array import array
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
 from contextvars import ContextVar
@@ -27,9 +28,8 @@ from typing import Any, NamedTuple
 
 from ...codegen.cpu import cpython
 from ...codegen.cpu.cpython import builtins_of, has_versions
-from ...tracer.bytecode.records import dict_of
-from ...tracer.bytecode.versions import FORM
 from ...tracer.ir.class_flags import HEAP_TYPE, IMMUTABLE
+from ...tracer.ir.own_attributes import dict_of
 from ...tracer.record.float_errors import VARIABLE, raising, settings
 from ..launch.native import filled
 from ..launch.native_code import compile_functions
@@ -484,7 +484,7 @@ def _builtins() -> Callable[[object], Callable[..., Any]]:
     numbers = {name: cpython.offsets()[name] for name in ("ob_type", "ob_sval")}
     objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
     counted = "%count = load i64, ptr $true\n  %counted = add i64 %count, 1\n  store i64 %counted, ptr $true"
-    hold = counted if FORM.counts_constants else ""  # a call would be a tenth of the time that there is
+    hold = counted if sys.version_info < (3, 12) else ""  # a call would be a tenth of the time that there is
     addresses = {name: id(value) for name, value in objects.items()}
     text = filled(SAME.replace("$hold_true", hold), numbers, addresses, _FUNCTIONS)
     same, each = compile_functions(text, ("tracegrad_same", "tracegrad_distinct"))

@@ -14,14 +14,14 @@ may outlive the call, stays with its copy.
 
 from __future__ import annotations
 
+import dis
 import functools
 import weakref
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
-from ...tracer.bytecode.instructions import NULL_ABOVE, pushes_null
-from ...tracer.bytecode.stack_flow import StackFlow
 from ...tracer.convert.source import parts_of
+from ...tracer.convert.uses import uses
 from ...tracer.ir import forks
 from ..memo import MEMO
 from ..mode import MISS, Mode
@@ -54,15 +54,14 @@ class _Reads(NamedTuple):
 @functools.lru_cache(maxsize=1024)
 def _reads(code: CodeType) -> _Reads | None:
     """The reads of *code* and of the functions in it; None where it can't be in a home."""
-    found = _Reads({}, {})
+    found, called = _Reads({}, {}), uses(code).called
     for part in parts_of(code):
         if part is not code and part.co_name not in _STAYS:
             return None  # a function that may be returned, and read names later
         if not _SEES_NAMES.isdisjoint(part.co_names):
             return None
         outside = set(code.co_freevars).intersection(part.co_freevars)
-        flow = StackFlow(part)
-        for index, step in enumerate(flow.code):
+        for step in dis.get_instructions(part):
             name, reads = step.argval, None
             if step.opname in _WRITES or (step.opname in _CELL_WRITES and name in outside):
                 return None
@@ -71,14 +70,8 @@ def _reads(code: CodeType) -> _Reads | None:
             elif step.opname in _CELL_READS and name in outside:
                 reads = found.cells
             if reads is not None:
-                reads[name] = reads.get(name, True) and _is_called(flow, index)
+                reads[name] = name in called
     return found
-
-
-def _is_called(flow: StackFlow, index: int) -> bool:
-    """Whether what the instruction at *index* loads is called, and nothing else."""
-    taker, depth = flow.taken(index, NULL_ABOVE if pushes_null(flow.code[index]) else 0)
-    return flow.opname(taker) == "CALL" and depth == (flow.code[taker].arg or 0) + NULL_ABOVE
 
 
 def _same(a: Any, b: Any) -> bool:

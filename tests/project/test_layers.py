@@ -38,8 +38,7 @@ ROOMS = {
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": (
-        "rules", "scipy_api", "random", "control", "loops", "numpy_api", "reroll", "record", "ops", "bytecode",
-        "convert", "ir",
+        "rules", "scipy_api", "random", "control", "loops", "numpy_api", "reroll", "record", "ops", "convert", "ir",
     ),
 }  # fmt: skip
 LAYERS = list(ROOMS)
@@ -114,7 +113,7 @@ NAMES_AS_DATA = {
     "tracegrad.runtime.ahead.lowered",  # its room's
     "tracegrad.runtime.compiled",  # rooms below it
     "tracegrad.runtime.transforms.transform",  # a rule's own rewriting, which registers itself
-    "tracegrad.tracer.bytecode.shown_names",  # what recorded code imports
+    "tracegrad.tracer.record.shown_names",  # what recorded code imports
     "tracegrad.tracer.ir.gc_pause",  # what it is given
     "tracegrad.tracer.ir.late_modules",
     "tracegrad.tracer.numpy_api.hooks",  # libraries

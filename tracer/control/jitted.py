@@ -15,15 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import (
-    CALLED,
-    CALLED_OF,
-    calling_frame,
-    compiled_code,
-    in_compiled_code,
-    nested,
-    show_functions,
-)
 from ..ir.errors import UnsupportedError
 from ..ir.forks import SharedChange, lock
 from ..ir.site import at_site
@@ -32,6 +23,15 @@ from ..record.array import TracedArray, class_of, is_traced, wrap
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, made_by
 from ..record.recorder import current_recorder
+from ..record.shown_names import (
+    CALLED,
+    CALLED_OF,
+    calling_frame,
+    compiled_code,
+    in_compiled_code,
+    nested,
+    show_functions,
+)
 from .jitted_ufuncs import call_generalized, call_of_numbers, call_vectorized
 
 _CLASSES = {  # of numba's compiled functions, by their modules

@@ -9,6 +9,7 @@ element of the arrays.
 
 from __future__ import annotations
 
+import dis
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
@@ -17,7 +18,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..bytecode.concretize import instructions_of
 from ..ir.aval import Aval
 from ..ir.errors import UnrecordableError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Lit, Node, Var, live_nodes
@@ -232,7 +232,7 @@ def call_of_numbers(function: Callable[..., Any], args: tuple[Any, ...], source:
 @lru_cache(maxsize=4096)
 def branches_ahead(code: CodeType) -> bool:
     """Whether *code* has branches, and no loops."""
-    jumps = [i.opname for i in instructions_of(code).all if "JUMP" in i.opname]
+    jumps = [i.opname for i in dis.get_instructions(code) if "JUMP" in i.opname]
     return any("_IF_" in name for name in jumps) and not any("BACKWARD" in name for name in jumps)
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..bytecode.records import stored
 from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, Pair, Var, lanes
 from ..ir.refusals import Reason, Refusal
@@ -18,6 +17,7 @@ from .identities import Identities
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
+from .records import stored
 from .row_writes import value_of
 from .values import UNSET, Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from types import CellType
 from typing import Any, NamedTuple
 
-from ..bytecode.records import dict_of
+from ..ir.own_attributes import dict_of
 from .values import UNSET
 
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..bytecode.records import named_parts
 from ..ir.graph import Atom
 from ..record.array import TracedArray, class_of, to_atom, wrap
 from ..record.recorder import current_recorder
 from ..record.undecided import Number, Undecided
 from .holders import HOLDERS, Holder
+from .records import named_parts
 
 NUMBERS = (float, complex, np.floating, np.complexfloating, np.integer)
 UNSET = object()  # in the place of the value of a local variable that has none, which the code of a loop then deletes

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import CALLED
 from ..ir.aval import BOOL, Ints
 from ..ir.errors import ShapeError
 from ..ir.graph import Atom
@@ -22,6 +21,7 @@ from ..record.array import UFUNC_METHODS, TracedArray, constant, is_traced, to_a
 from ..record.integers import recorded
 from ..record.made_arrays import writable
 from ..record.recorder import current_recorder
+from ..record.shown_names import CALLED
 from .bounds import positions
 from .index_plan import Access, is_single_bool, parse_basic
 from .registry import implements

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import CALLED_AS, READ_BY_C, RECORDED_BUILTINS
 from ..ir.site import OWN_FOLDER
 from ..record.array import RECORDED, TracedArray
+from ..record.shown_names import CALLED_AS, READ_BY_C, RECORDED_BUILTINS
 
 HOOKED = f"{OWN_FOLDER}hooks.py"  # the file of the code of functions whose calls are hooked
 _MODULES = type(np)

@@ -1,4 +1,4 @@
-"""NumPy's random generators, as recorded code sees them (``bytecode/shown_names.py``).
+"""NumPy's random generators, as recorded code sees them (``record/shown_names.py``).
 
 One that the code makes is a subclass of NumPy's that draws the same numbers, and takes parameters that are traced: a
 distribution that scales and shifts is its standard form, scaled and shifted.
@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import show_functions
 from ..record.array import TracedArray, is_traced, wrap_array
 from ..record.integers import TracedInt
 from ..record.recorder import current_recorder
+from ..record.shown_names import show_functions
 from .assemble import nested_atom
 from .hooks import when_loaded
 

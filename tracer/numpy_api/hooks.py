@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.records import dict_of
 from ..ir.forks import lock
 from ..ir.late_modules import imported
+from ..ir.own_attributes import dict_of
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, is_traced, to_atom, unsupported, wrap_array
 from ..record.recorder import current_recorder

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import show_functions
 from ..record.array import TracedArray, in_c_order, is_traced, unsupported, wrap_array
 from ..record.made_arrays import MadeArray
+from ..record.shown_names import show_functions
 from .hooks import hook
 from .shape import as_traced
 

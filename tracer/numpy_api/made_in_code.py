@@ -1,6 +1,6 @@
 """NumPy's functions that make arrays, as recorded code sees them: ``np.zeros``, ``np.array``, ``np.full``.
 
-``bytecode/shown_names.py`` says how recorded code comes to find them.  What they give is plain where it can be
+``record/shown_names.py`` says how recorded code comes to find them.  What they give is plain where it can be
 (``record/made_arrays.py``), and traced where it is made of traced values, or will hold some.
 """
 
@@ -14,15 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.array_places import place_of
-from ..bytecode.shown_names import calling_frame, show_functions, show_module
 from ..ir.aval import FLOAT, SUPPORTED
 from ..ir.graph import Lit
 from ..ops.elementwise import cast_with_warning
 from ..record.array import FUNCTIONS, UFUNCS, TracedArray, class_of, in_c_order, is_traced, wrap_array
 from ..record.integers import recorded
-from ..record.made_arrays import MadeArray, is_traced_at, made, made_by
+from ..record.made_arrays import MadeArray, is_traced_at, made, made_by, place_of
 from ..record.recorder import current_recorder
+from ..record.shown_names import calling_frame, show_functions, show_module
 from .assemble import nested_atom
 from .create import filled
 from .from_source import source_of

@@ -1,6 +1,6 @@
 """Builtins that are answered from an object's type, for traced arrays: what recorded code finds under their names.
 
-``bytecode/shown_names.py`` says where and how.  Each does what Python's own does, and asks ``class_of`` where its
+``record/shown_names.py`` says where and how.  Each does what Python's own does, and asks ``class_of`` where its
 argument is a traced array.
 """
 
@@ -21,9 +21,21 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.concretize import lost_by
-from ..bytecode.records import in_class
-from ..bytecode.shown_names import (
+from ..convert.transparent import OWN
+from ..ir.aval import FLOAT
+from ..ir.errors import UnsupportedError
+from ..ir.graph import Atom, Lit, Var
+from ..ir.own_attributes import in_class
+from ..ir.refusals import Refusal
+from ..ir.site import is_internal, user_site
+from ..ir.trees import tree_leaves
+from ..ops.elementwise import F, cast_with_warning, promote
+from ..record.array import STAND_INS, TracedArray, class_of, has_attribute, no_attribute, to_atoms, unsupported, wrap
+from ..record.integers import TracedInt
+from ..record.made_arrays import MadeArray
+from ..record.plain_values import lost_by
+from ..record.recorder import Recorder, current_recorder
+from ..record.shown_names import (
     CALLED,
     METHODS_OF,
     SOMETIMES,
@@ -33,18 +45,6 @@ from ..bytecode.shown_names import (
     in_compiled_code,
     show_functions,
 )
-from ..convert.transparent import OWN
-from ..ir.aval import FLOAT
-from ..ir.errors import UnsupportedError
-from ..ir.graph import Atom, Lit, Var
-from ..ir.refusals import Refusal
-from ..ir.site import is_internal, user_site
-from ..ir.trees import tree_leaves
-from ..ops.elementwise import F, cast_with_warning, promote
-from ..record.array import STAND_INS, TracedArray, class_of, has_attribute, no_attribute, to_atoms, unsupported, wrap
-from ..record.integers import TracedInt
-from ..record.made_arrays import MadeArray
-from ..record.recorder import Recorder, current_recorder
 from ..record.shown_text import PRINT, VALUE, Printed
 from ..record.undecided import Undecided, UndecidedTruth, chosen, number_of
 from .hooks import copy_of, hook, when_loaded

@@ -1,4 +1,4 @@
-"""The functions of ``math`` and ``cmath`` on traced numbers, as recorded code sees them (``bytecode/shown_names.py``).
+"""The functions of ``math`` and ``cmath`` on traced numbers, as recorded code sees them (``record/shown_names.py``).
 
 Each is a number of Python computed by a ufunc, and raises where that of ``math`` does: whether it raises is a question,
 as ``if`` asks one, and the exception is the one that ``math`` raises for the numbers of this run.
@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.records import in_class
-from ..bytecode.shown_names import in_compiled_code, show_functions
 from ..ir.graph import Atom, Pair
 from ..ir.late_modules import LateModule
+from ..ir.own_attributes import in_class
 from ..ir.site import at_site
 from ..ops.elementwise import F, cast
 from ..record.array import FUNCTIONS, WIDE, TracedArray, wrap_array
 from ..record.recorder import Recorder, current_recorder
+from ..record.shown_names import in_compiled_code, show_functions
 from .assemble import nested_atom
 from .python_numbers import holds
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import in_compiled_code
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, literal
 from ..ir.primitive import PRIMITIVES
 from ..ops.elementwise import F, like, promote
 from ..record.array import UFUNCS, TracedArray, to_atoms, wrap
 from ..record.recorder import Recorder, current_recorder
+from ..record.shown_names import in_compiled_code
 
 _DIVISIONS: dict[Any, Callable[[Any, Any], Any]] = {
     np.true_divide: operator.truediv,

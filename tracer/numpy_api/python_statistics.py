@@ -1,4 +1,4 @@
-"""The functions of ``statistics`` on traced numbers, as recorded code sees them (``bytecode/shown_names.py``).
+"""The functions of ``statistics`` on traced numbers, as recorded code sees them (``record/shown_names.py``).
 
 Those of plain numbers add exactly, as fractions; these add as NumPy does.  Medians and modes are those of the module
 itself, which sorts and compares.
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import show_functions
 from ..record.array import TracedArray, is_traced, wrap_array
+from ..record.shown_names import show_functions
 from .assemble import nested_atom
 from .hooks import when_loaded
 

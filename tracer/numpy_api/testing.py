@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import show_functions
 from ..record.array import TracedArray, is_traced, wrap_array
+from ..record.shown_names import show_functions
 from .assemble import nested_atom
 from .hooks import when_loaded
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import show_functions
 from ..record.array import HINTS, is_traced, unsupported
 from ..record.constants import by_numpy
+from ..record.shown_names import show_functions
 from .hooks import hook, when_loaded
 
 _MASKED = (

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..bytecode.concretize import array_refusal, called_by_name, check_number_allowed
 from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
 from ..ir.class_flags import SEQUENCE
 from ..ir.debuggers import looks_on
@@ -34,6 +33,7 @@ from ..ir.site import FOR_THE_USER, OWN_FOLDER, at_site, is_own
 from ..ops.complex import real_atoms
 from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
+from ..record.plain_values import array_refusal, called_by_name, check_number_allowed
 from .buffers import LaneStep, ReshapeStep, Storage, TransposeStep, ViewStep
 from .recorder import Recorder, current_recorder
 from .shown_text import PRINT, Shown, Texts

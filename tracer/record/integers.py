@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.records import in_class
 from ..ir.aval import FLOAT, FLOAT32, INT
 from ..ir.errors import TracegradError
 from ..ir.graph import Atom, Lit, Node, Var, literal
+from ..ir.own_attributes import in_class
 from ..ir.primitive import LOOP
 from ..ir.site import Site, user_site
 from ..ops.elementwise import F, cast

@@ -10,20 +10,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from types import FrameType
-from typing import Any, NoReturn
+from functools import lru_cache
+from types import CodeType, FrameType
+from typing import Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 
-from ..bytecode.array_places import CallPlace, assigned, place_of
-from ..bytecode.concretize import TAKERS
+from ..convert.copies import original_code
+from ..convert.uses import End, assigned
 from ..ir.aval import SUPPORTED, can_cast
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.site import is_own, user_frame
 from ..ops.elementwise import broadcast_to, cast
 from .array import FUNCTIONS, RECORDED, TracedArray, is_traced, to_atom, wrap_array
 from .integers import recorded
+from .plain_values import TAKERS
 from .recorder import Recorder, current_recorder
 from .retry import Options, Retry
 
@@ -31,6 +33,24 @@ PLAIN_METHODS: dict[str, Any] = {}  # name of a method of NumPy's arrays -> the 
 _Places = WeakKeyDictionary[Any, set[Any]]  # code -> ends of the calls in it
 _traced: _Places = WeakKeyDictionary()  # those whose arrays are traced ones
 _plain: _Places = WeakKeyDictionary()  # those whose arrays are plain ones until they are found to hold traced values
+
+
+class CallPlace(NamedTuple):
+    """A call or an operator in the user's ``code``: where its text ends."""
+
+    code: CodeType
+    end: End
+
+
+def place_of(frame: FrameType) -> CallPlace:
+    """The call that *frame* is in; of a copy, that of the user's code."""
+    return CallPlace(original_code(frame.f_code), _ends(frame.f_code)[frame.f_lasti // 2])
+
+
+@lru_cache(maxsize=1024)
+def _ends(code: CodeType) -> list[End]:
+    """For each instruction where the text ends that it is of."""
+    return [(line, column) for _, line, _, column in code.co_positions()]
 
 
 _NOW_TRACED = Options("an array that the code makes holds traced values: the run is made again with a traced one")

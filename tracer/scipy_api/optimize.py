@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import show_functions
 from ..ir.aval import FLOAT, INT, Aval
 from ..ir.site import at_site, user_site
 from ..numpy_api.assemble import nested_atom
@@ -20,6 +19,7 @@ from ..numpy_api.hooks import copy_of, hook, hook_to_source, when_loaded
 from ..ops.host_call import HostFunction, host_call
 from ..record.array import TracedArray, is_traced, wrap_array
 from ..record.recorder import current_recorder
+from ..record.shown_names import show_functions
 from .implicit import FIXED_POINT, LEAST_SQUARES, MINIMUM, ROOT
 from .optimize_arguments import Solver, SolverCall
 from .optimize_calls import solve_recorded

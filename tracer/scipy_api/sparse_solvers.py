@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from ..bytecode.shown_names import OBJECTS
 from ..ir.aval import FLOAT, INT, Aval
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
@@ -29,6 +28,7 @@ from ..ops.reduce import reduce
 from ..ops.shape import reshape
 from ..record.array import is_traced, to_atom, wrap, wrap_array
 from ..record.recorder import require_recorder
+from ..record.shown_names import OBJECTS
 from .sparse import _applies, _entries, _in_coordinates, _is_sparse, _sums
 
 _MOST_KEPT = 2  # factors, which the adjoint uses again

@@ -26,7 +26,6 @@ from typing import Any
 from ..convert.source import parts_of
 from ..ir.interrupts import kept
 from ..ir.site import FOR_THE_USER
-from .concretize import Called, instructions_of
 
 CALLED: dict[str, Any] = {}  # name -> the object that a call of it finds
 SOMETIMES: dict[str, Any] = {}  # name -> whether its entry in CALLED counts now; else it is Python's own
@@ -36,16 +35,14 @@ CALLED_OF: dict[int, tuple[Any, Any]] = {}  # id of a module -> (it, the functio
 OBJECTS: dict[type, Any] = {}  # a class in C -> the function that makes what stands for an instance of it
 CALLED_AS: dict[int, tuple[Any, Any]] = {}  # id of a function or class -> (it, the object that a call of it finds)
 _for_lists: set[int] = set()  # ids of objects that only calls with a list find
-_names: set[str] = set()  # of the functions that any call finds
 _REAL = vars(builtins)
 _OWN = dict(_REAL)  # as they were at import: what someone has put in their place since is found as it is
-_IS_OP = dis.opmap["IS_OP"]
+_ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD")
 
 
 def show_functions(module: ModuleType, functions: dict[str, Any], *, for_lists: bool = False) -> None:
     """Let calls of these names of the *module*, or of what they are there, find these *functions*; *for_lists*: calls
     that are given lists."""
-    _names.update(() if for_lists else functions)
     _for_lists.update(map(id, functions.values()) if for_lists else ())
     known = CALLED_OF.setdefault(id(module), (module, SimpleNamespace()))[1]
     vars(known).update(functions)
@@ -55,7 +52,6 @@ def show_functions(module: ModuleType, functions: dict[str, Any], *, for_lists: 
     for name, function in functions.items():
         plain = getattr(module, name)
         CALLED_AS[id(plain)] = plain, function
-    _counting.cache_clear()
 
 
 def show_module(above: ModuleType, name: str, module: ModuleType) -> None:
@@ -72,20 +68,25 @@ class _Shown(dict):
             return _import
         if name in CALLED and _REAL.get(name) is _OWN[name]:
             frame = sys._getframe(1)
-            called = _called(frame.f_code).get(frame.f_lasti)
-            if called is not None and not called.through:
+            if _is_called(frame):
                 return CALLED[name] if name not in SOMETIMES or SOMETIMES[name]() else _REAL[name]
-            if called is not None and name in METHODS_OF:
+            then = _opcode_after(frame)
+            if name in METHODS_OF and then in _ATTRIBUTES:
                 return METHODS_OF[name]
-            if name in VALUES and _IS_OP not in _following(frame.f_code, frame.f_lasti):
+            if name in VALUES and then != "IS_OP":
                 return VALUES[name]
         return _REAL[name]
 
 
-def _following(code: CodeType, at: int) -> bytes:
-    """The opcode of the instruction after the LOAD_GLOBAL at *at*."""
-    rest = code.co_code[at + 2 :: 2]
-    return rest[:1] if not rest or rest[0] else rest.lstrip(b"\0")[:1]
+def _is_called(frame: FrameType) -> bool:
+    """Whether what the LOAD_GLOBAL loads, at which *frame* is, is to be called: then it leaves a NULL beside it."""
+    return bool(frame.f_code.co_code[frame.f_lasti + 1] & 1)
+
+
+def _opcode_after(frame: FrameType) -> str:
+    """The name of the instruction after the one at which *frame* is."""
+    rest = frame.f_code.co_code[frame.f_lasti + 2 :: 2]
+    return dis.opname[(rest if not rest or rest[0] else rest.lstrip(b"\0"))[0]] if rest else ""
 
 
 class ShownGlobals(dict):
@@ -97,12 +98,14 @@ class ShownGlobals(dict):
         self._below, self._found = below, found
 
     def __getitem__(self, name: str) -> Any:
-        value, frame = self._below[name], sys._getframe(1)
-        known = as_called(value, frame)
-        if known is not value:
-            return known
-        called = _called(frame.f_code).get(frame.f_lasti)
-        return self._found(value, called is not None and not called.through)
+        value = self._below[name]
+        module = CALLED_OF.get(id(value))
+        if module is not None and module[0] is value:
+            return _module(value)
+        if not _is_called(sys._getframe(1)):
+            return self._found(value, False)
+        known = CALLED_AS.get(id(value))
+        return known[1] if known is not None and known[0] is value else self._found(value, True)
 
     def __contains__(self, name: object) -> bool:
         return name in self._below
@@ -184,62 +187,12 @@ def calling_frame(depth: int) -> FrameType:
     return frame.f_back if frame.f_code is AsValue.__call__.__code__ else frame
 
 
-def as_called(value: Any, frame: FrameType) -> Any:
-    """The object that *frame* finds, where it loads *value* from its globals."""
-    of, known = CALLED_OF.get(id(value)), CALLED_AS.get(id(value))
-    if of is None and known is None:
-        return value
-    called = _counting(frame.f_code).get(frame.f_lasti)
-    if called is None:
-        return value
-    if of is not None:
-        return of[1] if called.through and _is_known(of, called) else value
-    return known[1] if known is not None and _leads(called.through, known[1]) and _counts(known[1], called) else value
-
-
-def _leads(through: tuple[str, ...], ours: Any) -> bool:
-    """Whether a call *through* these attributes of what *ours* stands for is one of *ours*, or of a method of it."""
-    return not through or (type(ours) is FunctionType and len(through) == 1 and through[0] in vars(ours))
-
-
-@lru_cache(maxsize=4096)
-def _called(code: CodeType) -> dict[int, Called]:
-    """The call to which each LOAD_GLOBAL leads, by its offset."""
-    return instructions_of(code).called()
-
-
-@lru_cache(maxsize=4096)
-def _counting(code: CodeType) -> dict[int, Called]:
-    """Those of ``_called`` that may find what is known, by their last names."""
-    found = _called(code)
-    return {at: c for at, c in found.items() if c.takes_list or not c.through or c.through[-1] in _names}
-
-
-def _is_known(of: tuple[Any, Any], called: Called) -> bool:
-    """Whether a call of what the attributes of a module lead to is answered by ours, which is that of the
-    last name unless someone has put another one there."""
-    module, functions = of
-    *above, name = called.through
-    for part in above:
-        found = getattr(module, part, None)
-        known = CALLED_AS.get(id(found))
-        if known is not None and known[1] is getattr(functions, part, None):  # np.add.reduce
-            return part is above[-1] and _leads((name,), known[1]) and _counts(known[1], called)
-        module, functions = CALLED_OF.get(id(found), (None, None))
-    known = CALLED_AS.get(id(getattr(module, name, None)))
-    return known is not None and known[1] is getattr(functions, name, None) and _counts(known[1], called)
-
-
-def _counts(ours: Any, called: Called) -> bool:
-    return called.takes_list or id(ours) not in _for_lists
-
-
 @lru_cache(maxsize=4096)
 def _reads_only(code: CodeType) -> bool:
     """Whether *code*, and the functions that it makes, do nothing with their globals but read names."""
     return all(
         (_READERS if part.co_flags & inspect.CO_OPTIMIZED else _READERS | _OF_LOCALS).isdisjoint(part.co_names)
-        and not any(i.opname in _USERS for i in instructions_of(part).all)
+        and not any(i.opname in _USERS for i in dis.get_instructions(part))
         for part in nested(code)
     )
 
@@ -289,7 +242,6 @@ def _import(name: str, *args: Any, **kwargs: Any) -> Any:
     return _module(found) if id(found) in CALLED_OF and CALLED_OF[id(found)][0] is found else found
 
 
-_MODULES_OF_VALUES = frozenset(("math", "cmath", "numpy", "statistics"))
 READ_BY_C = ("__builtins__", "__name__", "__package__", "__spec__", "__file__", "__loader__")
 _READERS = frozenset(("globals", "eval", "exec", "warn_explicit", "_getframe"))
 _OF_LOCALS = frozenset(("locals", "vars", "dir"))  # which are the globals in a module's code

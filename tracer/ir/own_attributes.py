@@ -1,0 +1,29 @@
+"""Attributes that objects and classes hold themselves: no hook of theirs is asked for them."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+
+def dict_of(owner: Any) -> dict[str, Any] | None:
+    """The ``__dict__`` of an object; None without one.  No hook of its class is asked.  Nor is a partial that has not
+    been given one: that would make it, and CPython takes apart no partial with a dict where another partial is made of
+    it."""
+    if type(owner) is functools.partial:
+        found: dict[str, Any] | None = owner.__reduce__()[2][3]  # type: ignore[misc, index, assignment]
+        return found
+    try:
+        own: dict[str, Any] = object.__getattribute__(owner, "__dict__")
+    except AttributeError:
+        return None
+    return own
+
+
+def in_class(cls: type, name: str) -> Any:
+    """The attribute of a class or its bases, as it is stored there; None without one.  No hook of a metaclass is
+    asked, which may have an answer to everything."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None

@@ -142,7 +142,7 @@ def recording_of(
     return Recording(
         graph, canonical, len(run.arguments) + len(captured), captured, output, numbers, run.names,
         capacities=tuple(recorder.capacities), notes=tuple(recorder.notes), seconds=seconds, draws=run.draws,
-        effects=effects.effects, transient=effects.transient, learns=effects.learns, derived=run.derived,
+        effects=effects.effects, transient=effects.transient, derived=run.derived,
         questions=run.questions, answers=answers,
     )  # fmt: skip
 

@@ -116,7 +116,6 @@ class Recording:
     draws: int = 0  # draws from the default stream of random numbers, whose state is then the last captured array
     effects: Sequence[Effect] = ()
     transient: Reason | None = None  # its effects change what it is kept under
-    learns: bool = False  # what it changes may be no reason against replaying another run
     derived: DerivedInputs | None = None
     questions: tuple[Answered, ...] = ()  # put to the outside: they have the same answers in a replay
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order

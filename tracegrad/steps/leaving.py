@@ -1,5 +1,5 @@
 """Tensors that a run leaves somewhere outside, or returns, as expressions over what its kernel gives
-(``runtime/record/effects.py`` has those of all other values)."""
+(``runtime/logged/expressions.py`` has those of all other values)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from alias_programs import judge, program, runs
 from selection import seeds
 from worlds import MODES
 
-from tracegrad.runtime.record import effects
+from tracegrad.runtime.logged.expressions import ValueExpressions
 
 BLOCK = 5
 
@@ -31,9 +31,9 @@ def test_most_programs_run():
 
 def test_effects_in_the_wrong_place_are_found(monkeypatch):
     """Where an object is looked for after its place has got another, the judge says so."""
-    found = effects._Values.taken_from
+    found = ValueExpressions.taken_from
     monkeypatch.setattr(
-        effects._Values, "taken_from", lambda self, way: (way.key, way.text) if len(way.key) > 2 else found(self, way)
+        ValueExpressions, "taken_from", lambda self, way: (way.key, way.text) if len(way.key) > 2 else found(self, way)
     )
 
     def differs(seed):

@@ -48,6 +48,7 @@ POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked a
 MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlined
 MOST_ALIKE = 256  # values in statements that are written once for several places: each may be an argument
 MANY_VALUES = 40  # of a nest in the body of a loop, where a call is nothing beside it
+MOST_INLINED = 700  # values of all nests in the body of a loop: LLVM's time for one function grows faster than they do
 MOST_DIVIDED = 64  # kinds of nests, and calls, that a kernel divides: it takes as much code as they do
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
 
@@ -356,12 +357,14 @@ class LoopEmitter(LoopValues):
         inner = self.frame.inside(self)
         items, functions = self.plan.schedule.body, self.plan.schedule.functions
         inner.look_ahead(grouped(items, functions), MANY_VALUES)
+        nests = [item for item in items if isinstance(item, Loop)]
+        inline = inner._values(*nests) <= MOST_INLINED
         if params["stops"]:
             asked = _position(self.plan.schedule, outs[0]) + 1
-            emit_items(inner, grouped(items[:asked], functions), self.name, inline=True)
+            emit_items(inner, grouped(items[:asked], functions), self.name, inline=inline)
             step.leave_unless(b.icmp_unsigned("!=", b.load(self.pointers[outs[0]], typ=I8), I8(0)))
             items = items[asked:]
-        emit_items(inner, grouped(items, functions), self.name, inline=True)
+        emit_items(inner, grouped(items, functions), self.name, inline=inline)
         self._poll(step.number)
         for carry in carries:
             carry.close()

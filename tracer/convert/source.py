@@ -17,6 +17,7 @@ import linecache
 import re
 import sys
 import warnings
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
@@ -35,6 +36,7 @@ PLACE_FLAGS = inspect.CO_NESTED | 0x8000000  # and CO_METHOD: which say where a 
 _TOP: Place = {"lineno": 1, "col_offset": 0, "end_lineno": 1, "end_col_offset": 0}
 _COMPREHENSIONS = frozenset(("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"))
 _FILES = 64  # whose trees are kept
+_RECENT = 32  # functions whose trees are kept: each is asked for by several, one after the other
 
 
 @dataclass(slots=True)
@@ -105,10 +107,23 @@ def _quietly() -> Iterator[None]:
 
 
 _files: OrderedDict[str, _File] = OrderedDict()
+_recent: OrderedDict[int, tuple[weakref.ref[CodeType], ProvenSource]] = OrderedDict()  # by the id of the code
 
 
 def found(code: CodeType) -> ProvenSource | str:
     """The source of *code*, or the reason why it is not known."""
+    known = _recent.get(id(code))
+    if known is not None and known[0]() is code:
+        return known[1]
+    made = _search(code)
+    if isinstance(made, ProvenSource):
+        _recent[id(code)] = weakref.ref(code), made
+        while len(_recent) > _RECENT:
+            _recent.popitem(last=False)
+    return made
+
+
+def _search(code: CodeType) -> ProvenSource | str:
     if code.co_name in (*_COMPREHENSIONS, "<module>") or not code.co_flags & inspect.CO_NEWLOCALS:
         return "it is no function"
     if code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):

@@ -301,6 +301,8 @@ class Handing(HandedFunctions):
         """A plain array of the run's own is changed: in an iteration that stands for others, or in one arm of two."""
         if self.recorder.arms:
             refuse_write(array, "z[...] = t, in an arm of an `if` on a traced value,")
+        for taken in [x for loop in self.loops for x in loop.parts_of if np.may_share_memory(x, array)]:
+            refuse_write(taken, "an assignment after a part was taken at a traced position")  # which would not see it
         if self.loops:
             self.loops[-1].refuse_seen("an array is changed")
 

@@ -13,7 +13,8 @@ from ..ir.graph import Atom, Lit, Pair, Var, lanes
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import A_PART, STAND_INS, TracedArray
-from ..record.buffers import PickStep
+from ..record.buffers import moved, positions_of
+from ..record.made_arrays import OfPlain
 from .identities import Identities
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
@@ -138,9 +139,9 @@ class After:
         old = self._from_before(leaf)
         if old is not None:
             return lambda _: old
-        view = None if self.wanted.stops else self._view_after(leaf)
+        view = self._view_after(leaf)
         if view is not None:
-            return lambda _: view
+            return view
         at = len(self.wanted.last)
         if isinstance(atom, Pair):
             self.wanted.last += [(x, None) for x in lanes(atom)]
@@ -150,28 +151,41 @@ class After:
         self.wanted.last.append((atom, None))
         return lambda results: self._wrapped(leaf, kind, results.last[at])
 
-    def _view_after(self, leaf: TracedArray) -> TracedArray | None:
-        """The view that *leaf* is in the last iteration, of an array that was there before; None where it is none, or
-        where in it is not known."""
-        if not leaf._steps or (not self.of.is_old(leaf._storage) and leaf._storage.owner is None):
+    def _view_after(self, leaf: TracedArray) -> Callable[[LoopResults], Any] | None:
+        """A function that gives the view that *leaf* is in the last iteration, of an array that was there before; None
+        where it is none."""
+        storage = leaf._storage
+        if not leaf._steps or (not self.of.is_old(storage) and storage.owner is None):
             return None
-        if self.of.length is None or self.of.length.slopes:
-            return None
-        steps = []
-        for step, before in leaf._steps:
-            if isinstance(step, PickStep):
-                forms = [self.of.marked.form(x) for x in step.positions]
-                ends = [
-                    None if f is None else f.at(self.of.marked.number, self.of.length.plus(Affine(-1))) for f in forms
-                ]
-                if any(f is None or f.slopes for f in ends):
-                    return None
-                step = PickStep(step.axes, tuple([Lit(f.offset, INT) for f in ends if f is not None]))
-            steps.append((step, before))
-        found = TracedArray.__new__(TracedArray)
-        found._storage, found._steps, found._uncertain = leaf._storage, tuple(steps), leaf._uncertain
-        found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.of.recorder
-        return found
+        steps = [(step, before, [*map(self._position_after, positions_of(step))]) for step, before in leaf._steps]
+        if isinstance(storage.owner, OfPlain):
+            plain = storage.owner.view([(step, shape, ends) for step, shape, ends in steps])
+            return None if plain is None else lambda _: plain
+
+        def make(results: LoopResults) -> TracedArray:
+            found = TracedArray.__new__(TracedArray)
+            found._storage, found._uncertain = storage, leaf._uncertain
+            found._steps = tuple([
+                (moved(step, [results.last[x] if type(x) is int else x for x in ends], shape), shape)
+                for step, shape, ends in steps
+            ])  # fmt: skip
+            found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.of.recorder
+            return found
+
+        return make
+
+    def _position_after(self, position: Atom) -> Any:
+        """A position in the last iteration; its number among the last values of the loop where these have it."""
+        of = self.of
+        known = of.length is not None and not (of.length.slopes or self.wanted.stops)
+        if known and (form := of.marked.form(position)) is not None:
+            end = form.at(of.marked.number, of.length.plus(Affine(-1)))
+            if not end.slopes:
+                return Lit(end.offset, INT)
+        if isinstance(position, Lit) or not self.parts.depends(position):
+            return position
+        self.wanted.last.append((position, None))
+        return len(self.wanted.last) - 1
 
     def _or_before(self, form: Affine, before: Atom) -> Callable[[LoopResults], Any]:
         """An integer in the last iteration, or *before* the loop, where there is none."""

@@ -84,6 +84,7 @@ class Iteration:
         self.symbols: tuple[Any, ...] = ()
         self.floats: list[Any] = []  # names of Python floats that begin as ``np.float64``
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
+        self.read_after: list[Any] = []  # what names and places have at its end, but for names that nobody reads then
         self.total = Affine(1)  # the number of all its iterations
         self.asks = False  # whether the loop may have stopped at a question
         self.told: Any = None  # as of ``LoopResults``
@@ -210,6 +211,8 @@ class Iteration:
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         values: dict[Any, list[Any]] = {}
+        self.read_after = [found.get(name) for name in self.loop.assigned if name not in self.loop.unread]
+        self.read_after += [place.get() for place in self.places.values()]
         reason = self._objection(found, wanted, values)
         if reason is not None:
             return reason

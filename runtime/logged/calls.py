@@ -286,6 +286,8 @@ class Calls(KeptResults):
         if type(name) is not str or self.reads.library(type(obj)) or isinstance(obj, type):
             raise self.refuse(f"{f.__name__}() of an object of the class {type(obj).__qualname__}")
         if f.__name__ == "__getattribute__":
+            if found_in(type(obj), "__getattr__")[0] is not None:  # by which a later call would look again
+                raise self.refuse(f"{f.__name__}() of an object of a class with a `__getattr__`")
             return load_plainly(self, obj, name)
         if f.__name__ == "__delattr__":
             return self.frame.del_plainly(obj, name)

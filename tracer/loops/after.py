@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,6 +64,8 @@ class After:
             return self._counted(start.counts, 0)
         if start is not None and (start.leaves or has_again(start.pattern)):
             leaves = self.values[name]
+            if self._stays_a_part(name, [end for leaf, end in zip(start.leaves, leaves, strict=True) if leaf.symbol]):
+                return self._part_of_another(name)
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
             pattern = self.of.patterns[name]
             return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made, True)
@@ -119,6 +121,8 @@ class After:
             ):
                 return Refusal.LOOP_KIND(name=name)
             befores = [atom_of(x) for x in given or [self.of.before[name]]]
+            if self._stays_a_part(name, leaves):
+                return self._part_of_another(name)
         made = [
             self._last_leaf(leaf, atom, before)
             if atom is not None and self.parts.depends(atom)
@@ -151,11 +155,24 @@ class After:
         self.wanted.last.append((atom, None))
         return lambda results: self._wrapped(leaf, kind, results.last[at])
 
+    def _stays_a_part(self, name: Any, leaves: Sequence[Any]) -> bool:
+        """Whether *name* may be a view, after the loop, of an array that may be written then."""
+        parts = [x for x in leaves if self._is_part(x)] if name not in self.of.loop.unread else []
+        return any(type(x._storage.owner) is not str for x in parts)
+
+    def _part_of_another(self, name: Any) -> Reason:
+        return Refusal.LOOP_SEEN(what=f"{name} may be a part of another array after it", site=self.of.marked.site)
+
+    def _is_part(self, leaf: Any) -> bool:
+        """Whether *leaf* is a view of an array that was there before."""
+        viewed = type(leaf) is TracedArray and bool(leaf._steps)
+        return viewed and (self.of.is_old(leaf._storage) or leaf._storage.owner is not None)
+
     def _view_after(self, leaf: TracedArray) -> Callable[[LoopResults], Any] | None:
         """A function that gives the view that *leaf* is in the last iteration, of an array that was there before; None
         where it is none."""
         storage = leaf._storage
-        if not leaf._steps or (not self.of.is_old(storage) and storage.owner is None):
+        if not self._is_part(leaf):
             return None
         steps = [(step, before, [*map(self._position_after, positions_of(step))]) for step, before in leaf._steps]
         if isinstance(storage.owner, OfPlain):

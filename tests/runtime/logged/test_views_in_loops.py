@@ -42,14 +42,15 @@ MADE = {
 }
 
 
-def function(body, after, made):
+def function(body, after, made, head=f"for j in range({N}):", counts="pass"):
     text = f"""
 def f(x):
     {made}
-    t = x[0]
-    for j in range({N}):
+    t, j, w = x[0], 0, z[5:7]
+    {head}
         t = t * 0.9
         {body.format(z="z", m="m")}
+        {counts}
     {after.format(z="z", m="m")}
     return t + z @ np.cos(np.arange(24.0)) + np.sum(m * np.sin(np.arange(72.0)).reshape(24, 3))
 """
@@ -71,6 +72,16 @@ def test_a_part_is_a_view(body, after, made):
         slope = (f(x + 1e-6 * along) - f(x - 1e-6 * along)) / 2e-6
         np.testing.assert_allclose(gradient @ along, slope, rtol=1e-5, atol=1e-7)
     assert not compiled.stats.live
+
+
+@pytest.mark.parametrize("condition", [f"j < {N}", "t > 0.1"])
+@pytest.mark.parametrize("body, after", [*AFTERWARDS, ("w = {z}[19 - j : 21 - j][::-1]", "z[:3] = t; t = t + w.sum()")])
+def test_a_part_is_a_view_after_a_loop_that_may_have_no_iteration(body, after, condition):
+    f = function(body, after, MADE["traced"], f"while {condition}:", "j += 1")
+    compiled = compile_grad(f)
+    for k in range(3):
+        x = np.array([0.5, 1.0, 1.5]) + 0.1 * k
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-10)
 
 
 @pytest.mark.parametrize("body", [WRITES[k] for k in (0, 3, 5, 10, 21, 27, 30)])

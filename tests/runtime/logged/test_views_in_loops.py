@@ -46,7 +46,7 @@ def function(body, after, made, head=f"for j in range({N}):", counts="pass"):
     text = f"""
 def f(x):
     {made}
-    t, j, w = x[0], 0, z[5:7]
+    t, j, w = x[0], 0, np.ones(2)
     {head}
         t = t * 0.9
         {body.format(z="z", m="m")}
@@ -90,6 +90,34 @@ def test_loops_that_write_into_views_are_loop_nodes(body):
         compile_grad(function(body, "pass", MADE["traced"])), (np.ones(3),), {}, as_recorded=False, what="a test"
     )
     assert any(node.prim.kind == LOOP for node in seen.recording.graph.nodes)
+    assert len(seen.recording.graph.nodes) < 2 * N
+
+
+SWAPS = ["u[5] = t", "u[j] = t * t", "u += z * 0.1", "z[1:] = u[:-1] * t"]
+SHOWN = {"a": "a = z[:2]", "a whole one": "a = z", "in a list": "a = [z[:2], u[3:]][0]", "reversed": "a = u[::-1]"}
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize("body", SWAPS)
+def test_what_shows_one_of_two_arrays_that_are_swapped_goes_on_showing_it(body, shown):
+    f = function(
+        f"t = t + a.sum() * 0.01; {body}; z, u = u, z", "t = t + a[0]", f"{MADE['traced']}; u = z * 0.5; {shown}"
+    )
+    compiled = compile_grad(f)
+    for k in range(3):
+        x = np.array([0.5, 1.0, 1.5]) + 0.1 * k
+        value, gradient = compiled.value_and_grad(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-10)
+        along = np.array([0.6, -0.3, 0.7])
+        slope = (f(x + 1e-6 * along) - f(x - 1e-6 * along)) / 2e-6
+        np.testing.assert_allclose(gradient @ along, slope, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("body", SWAPS[:3])
+def test_loops_that_swap_arrays_are_loop_nodes(body):
+    f = function(f"{body}; z, u = u, z", "pass", f"{MADE['traced']}; u = z * 0.5").__code__
+    f = compile_grad(type(function)(f, {"np": np}))
+    seen = see(f, (np.ones(3),), {}, as_recorded=False, what="a test")
     assert len(seen.recording.graph.nodes) < 2 * N
 
 

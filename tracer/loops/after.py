@@ -16,6 +16,7 @@ from ..record.array import A_PART, STAND_INS, TracedArray
 from ..record.buffers import moved, positions_of
 from ..record.made_arrays import OfPlain
 from .identities import Identities
+from .iterables import OfItem
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
@@ -96,7 +97,9 @@ class After:
             found._storage.c_order = kind.c_order
             found._storage.array0d = kind.kind is np.ndarray
             taken = type(end) is TracedArray and (end._steps or id(end._storage) in self.parts_taken)
-            if type(end) is TracedArray and kind.shape and (taken or self.of.is_old(end._storage)):
+            if type(end) is TracedArray and hasattr(end._storage.owner, "refuse"):
+                found._storage.owner = end._storage.owner
+            elif type(end) is TracedArray and kind.shape and (taken or self.of.is_old(end._storage)):
                 found._storage.owner = A_PART
         return found
 
@@ -112,6 +115,8 @@ class After:
                 return Refusal.LOOP_HELD(name=name)
             self.made.update({known.numbers[id(x)]: x for x in known.found[before:]})
             return lambda _: value
+        if self._is_item(name, leaves):
+            return self._part_of_another(name)
         befores: list[Atom | None] = [None] * len(leaves)
         if name in self.of.before:
             given: list[Any] = []
@@ -156,9 +161,14 @@ class After:
         return lambda results: self._wrapped(leaf, kind, results.last[at])
 
     def _stays_a_part(self, name: Any, leaves: Sequence[Any]) -> bool:
-        """Whether *name* may be a view, after the loop, of an array that may be written then."""
+        """Whether *name* may be a view, after the loop, of an array that may be written then, or an item of a list."""
         parts = [x for x in leaves if self._is_part(x)] if name not in self.of.loop.unread else []
-        return any(type(x._storage.owner) is not str for x in parts)
+        return self._is_item(name, leaves) or any(type(x._storage.owner) is not str for x in parts)
+
+    def _is_item(self, name: Any, leaves: Sequence[Any]) -> bool:
+        """Whether *name* may be an array of a list after the loop."""
+        read = name not in self.of.loop.unread
+        return read and any(type(x) is TracedArray and isinstance(x._storage.owner, OfItem) for x in leaves)
 
     def _part_of_another(self, name: Any) -> Reason:
         return Refusal.LOOP_SEEN(what=f"{name} may be a part of another array after it", site=self.of.marked.site)

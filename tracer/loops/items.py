@@ -9,9 +9,9 @@ import numpy as np
 
 from ..ir.aval import INT
 from ..ir.graph import Lit, Var
-from ..record.array import TracedArray, constant, wrap, wrap_array
+from ..record.array import TracedArray, wrap, wrap_array
 from ..record.buffers import WindowStep
-from ..record.made_arrays import MadeArray, OfPlain
+from ..record.made_arrays import MadeArray, for_parts
 from ..record.recorder import Recorder
 from .iterables import Counts, Listed, Same, listed, weak
 from .marked import Marked
@@ -24,10 +24,7 @@ def item(recorder: Recorder, container: Any, index: Any) -> Any:
         if type(container) is TracedArray:
             return _view(recorder, container, index)
         if isinstance(container, np.ndarray) and _is_traced(index) and type(container) in (np.ndarray, MadeArray):
-            array = wrap_array(constant(np.asarray(container)))
-            array._storage.owner = OfPlain(container)
-            recorder.open_loops[-1].parts_of.append(container)
-            return _view(recorder, array, index)
+            return _view(recorder, for_parts(recorder, container), index)
         if type(container) is list:
             index = _from_the_end(recorder, container, index)
             recorder.open_loops[-1].reads(container, index)

@@ -23,7 +23,7 @@ from ..ir.errors import MutationError, TracegradError, UnsupportedError
 from ..ir.graph import Lit
 from ..ir.site import is_own, user_frame
 from ..ops.elementwise import broadcast_to, cast
-from .array import FUNCTIONS, RECORDED, TracedArray, is_traced, to_atom, wrap_array
+from .array import FUNCTIONS, RECORDED, TracedArray, constant, is_traced, to_atom, wrap_array
 from .buffers import ViewStep, moved
 from .integers import recorded
 from .recorder import Recorder, current_recorder
@@ -337,6 +337,15 @@ class OfPlain(str):
                 return None
             found = view(found)
         return found
+
+
+def for_parts(recorder: Recorder, array: np.ndarray) -> TracedArray:
+    """A traced array in the place of a plain one, of which an iteration takes parts at positions that only it knows."""
+    found = wrap_array(constant(np.asarray(array)))
+    found._storage.owner = OfPlain(array)
+    if recorder.open_loops:
+        recorder.open_loops[-1].parts_of.append(array)
+    return found
 
 
 def writable(array: Any, what: str) -> TracedArray:

@@ -17,6 +17,7 @@ from ...tracer.control.jitted import python_of
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.numpy_api.python_builtins import operator_of
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray, fresh
 from ...tracer.record.recorder import Recorder
@@ -57,6 +58,8 @@ from .texts import TEMPLATES, is_enabled, log, log_method
 
 _WRITERS = frozenset("fill sort put itemset resize partition setfield setflags byteswap".split())
 _OF_DATA = frozenset("numpy detach tolist item size dim numel cpu".split())  # methods of tensors of PyTorch
+_OF_CLASSES = (types.MethodDescriptorType, types.WrapperDescriptorType)
+_BUILTIN = PLAIN | CONTAINERS.keys()
 _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
 
 
@@ -260,6 +263,8 @@ class Calls(KeptResults):
             return self._by_generic(f, *args, **kwargs)
         if is_of_items(f) and args and (items := items_of(self, args[0])) is not None:
             return method_of_items(self, args[0], items, f.__name__, args[1:], kwargs)
+        if isinstance(f, _OF_CLASSES) and args and type(args[0]) is f.__objclass__ and type(args[0]) in _BUILTIN:
+            return self.call_method(args[0], f.__name__, *args[1:], **kwargs)  # as if it were bound
         check_pure(f, self.reads.trust, self.reads.depends)
         if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             foreign = self.reads.node_of(args[0]) is not None
@@ -281,6 +286,8 @@ class Calls(KeptResults):
         if type(name) is not str or self.reads.library(type(obj)) or isinstance(obj, type):
             raise self.refuse(f"{f.__name__}() of an object of the class {type(obj).__qualname__}")
         if f.__name__ == "__getattribute__":
+            if found_in(type(obj), "__getattr__")[0] is not None:  # by which a later call would look again
+                raise self.refuse(f"{f.__name__}() of an object of a class with a `__getattr__`")
             return load_plainly(self, obj, name)
         if f.__name__ == "__delattr__":
             return self.frame.del_plainly(obj, name)
@@ -451,6 +458,8 @@ class Calls(KeptResults):
                     raise self.refuse("a text that is made of values")
                 if "n}" in obj:
                     self.reads.shows_locale()
+            if (by_operator := operator_of(obj, name, args)) is not None:
+                return self.handing(by_operator, (obj, *args), kwargs, False)
             return self.handing(getattr(obj, name), args, kwargs, True)
         return self.call(load(self, obj, name), *args, **kwargs)
 

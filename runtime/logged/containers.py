@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...tracer.loops.holders import HOLDERS
 from ...tracer.loops.items import item as item_of
-from ...tracer.loops.items import length, without_slices
+from ...tracer.loops.items import length
 from ...tracer.loops.iterables import source_of
 from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.integers import TracedInt
@@ -99,8 +98,6 @@ class Containers(OwnClasses):
     def _item_of_plain(self, obj: Any, kind: type, index: Any) -> Any:
         if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
             return item_of(self.recorder, obj, index)
-        if self.loops and kind in HOLDERS:
-            index = without_slices(self.recorder, index, obj.shape)
         if kind is np.ndarray and is_traced(index):
             return np.ndarray.__getitem__(obj, index) if not of_traced(index) else self._of_plain(obj, index)
         return obj[index]

@@ -15,7 +15,7 @@ from ...tracer.convert.transparent import OWN, AskedWhile, Begun, PythonFor
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
-from ...tracer.loops.items import set_item, without_slices
+from ...tracer.loops.items import set_item
 from ...tracer.loops.while_loop import begin_while
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.iterators import ArrayIterator
@@ -286,7 +286,7 @@ class LoggedFrame(FrameChoices):
         if type(index) is slice and kind is list:
             value = list(run.iterable(value))  # as the run has it
         if kind in EAGER:
-            obj[without_slices(run.recorder, index, obj.shape) if run.loops else index] = value
+            obj[index] = value
         elif kind in _ARRAYS:
             self._set_in_array(value, obj, kind, index)
         elif run.reads.node_of(obj) is not None:

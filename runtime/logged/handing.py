@@ -158,6 +158,10 @@ class Handing(HandedFunctions):
         """A named tuple, whose class has no way of its own to give its fields."""
         if not (self.reads.library(type(value)) or self.inert(type(value))):
             self._refuse_object(type(value))
+        if not self.reads.library(type(value)):  # such code may ask for fields by their names
+            for name in type(value)._fields:
+                self.reads.names(name)
+            self.reads.pin(type(value))
         node, parts = self.reads.node_of(value), tuple.__iter__(value)
         if node is not None:
             parts = iter(self.read_parts(parts, node))
@@ -200,7 +204,8 @@ class Handing(HandedFunctions):
     def _bound_in_c(self, method: Any, callbacks: bool) -> Any:
         """A function in C; a method of an object only where it may be called back."""
         owner = method.__self__
-        if isinstance(owner, types.ModuleType | type | None) or type(owner) in PLAIN:
+        numeric = callbacks and type(owner) in (float, complex)  # whose methods may be given traced values
+        if isinstance(owner, types.ModuleType | type | None) or (type(owner) in PLAIN and not numeric):
             return method
         if not callbacks:
             raise self.refuse("a method that is handed to a library")
@@ -296,6 +301,8 @@ class Handing(HandedFunctions):
         """A plain array of the run's own is changed: in an iteration that stands for others, or in one arm of two."""
         if self.recorder.arms:
             refuse_write(array, "z[...] = t, in an arm of an `if` on a traced value,")
+        for taken in [x for loop in self.loops for x in loop.parts_of if np.may_share_memory(x, array)]:
+            refuse_write(taken, "an assignment after a part was taken at a traced position")  # which would not see it
         if self.loops:
             self.loops[-1].refuse_seen("an array is changed")
 

@@ -27,7 +27,7 @@ from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.own_attributes import in_class
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.numpy_api.python_builtins import plain_like
+from ...tracer.numpy_api.python_builtins import operator_of, plain_like
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
 from ...tracer.record.shown_names import (
@@ -285,6 +285,8 @@ class LiveRun:
             return partial(PLAIN_METHODS[name], owner)
         if isinstance(owner, np.ufunc) and (ours := self._known_to(owner)) is not None and name in vars(ours):
             return getattr(ours, name)  # np.add.at
+        if (by_operator := operator_of(owner, name, args)) is not None:
+            return partial(by_operator, owner)
         of = getattr(f, "__objclass__", None) or (owner if isinstance(owner, type) else None)
         if of is np.ndarray and name in PLAIN_METHODS and args and type(args[0]) is np.ndarray and is_traced(args[1:]):
             return PLAIN_METHODS[name]
@@ -365,7 +367,7 @@ class LiveRun:
             return self._rewrapped(value)
         if kind in _C_FUNCTIONS and calls in _OF_CALLABLES:
             owner = getattr(value, "__self__", None)
-            if type(owner) is np.ndarray and value.__name__ in PLAIN_METHODS:
+            if (type(owner) is np.ndarray and value.__name__ in PLAIN_METHODS) or type(owner) in (float, complex):
                 return lambda *args, **kwargs: self.call(value, *args, **kwargs)
             if (known := self._known_to(value)) is not None:
                 self.stands_for[id(known)] = value

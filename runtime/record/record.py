@@ -234,6 +234,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning
                             holders.settle(plain, out)
                     kept = refuse_kept(name_of(fn), plain.unsettled)
             live.end()
+            plain.end()
     if kept is not None and ended:
         raise kept
     return out

@@ -88,6 +88,10 @@ class Settled:
         self.unsettled: list[Any] = []  # objects that still hold a traced value (held_values.py)
         self.held: list[Any] = []  # those of them that are in the result
 
+    def end(self) -> None:
+        """Let go of the values: an error among them has a frame that has this, and would stay until it is collected."""
+        self._known, self.copies = {}, {}
+
     def __call__(self, value: Any, depth: int = 0) -> Any:
         original = self.originals.get(id(value), _MISSING)
         if original is not _MISSING:

@@ -623,3 +623,29 @@ def test_what_a_dict_is_joined_with_is_read(name):
             o[:] = [("rate", 9.0)]
 
     follows(lambda x: np.sum(x) * take(x, o, {"rate": 1})["rate"], more, inside)
+
+
+@pytest.mark.parametrize("made", ["an instance", "an enum member"])
+def test_a_hook_that_answers_for_an_attribute_is_not_asked_by_object(made):
+    class Hooked:
+        def __init__(self, value=1):
+            self.rate = 1.5
+
+        def __getattr__(self, name):
+            return 1.5
+
+    class Member(Hooked, enum.Enum):
+        A = 1
+
+    o = Hooked() if made == "an instance" else Member.A
+
+    def f(x):
+        return np.sum(x) * object.__getattribute__(o, "rate")
+
+    compiled = compile_grad(f)
+    for _ in range(3):
+        assert compiled(np.ones(3)) == 4.5
+    del o.__dict__["rate"]
+    for _ in range(2):
+        with pytest.raises(AttributeError):
+            compiled(np.ones(3))

@@ -4,6 +4,7 @@ and each line of its traceback once."""
 from __future__ import annotations
 
 import functools
+import gc
 import traceback
 
 import numpy as np
@@ -197,3 +198,33 @@ def test_a_refusal_in_numpys_code_is_what_the_user_gets(store):
     with pytest.raises(tracegrad.TracegradError) as caught:
         compile_grad(space["f"])(np.ones(3))
     assert caught.value.__cause__ is None or not type(caught.value.__cause__).__module__.startswith("tracegrad.")
+
+
+def test_an_exception_keeps_no_frame_once_it_is_dropped():
+    """A generator that the frame has begun comes to its end then, as in plain Python."""
+    ended = []
+
+    def begun():
+        try:
+            yield 1.0
+        finally:
+            ended.append(True)
+
+    def f(x, fails):
+        values = begun()
+        scale = next(values)
+        if fails:
+            raise BadError("no")
+        return np.sum(x) * scale
+
+    compiled = compile_grad(f)
+    gc.disable()
+    try:
+        for count, fails in enumerate((False, True, True, False, True), 1):
+            try:
+                compiled(np.ones(3), fails)
+            except BadError:
+                assert fails
+            assert len(ended) == count
+    finally:
+        gc.enable()

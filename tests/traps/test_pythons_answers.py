@@ -15,6 +15,7 @@ import operator
 import pickle
 import statistics
 import struct
+import time
 import typing
 import weakref
 from builtins import type as kind_of
@@ -83,6 +84,11 @@ ANSWERS = {
     "float from a text": lambda x: float.fromhex("0x1.8p0") * x,
     "special methods": lambda x: x.__float__() + x.__add__(1) + x.__rmul__(2) + x.__abs__() + x.__neg__(),
     "special comparisons": lambda x: x.__lt__(2.0) + 2 * x.__ne__(1.5),
+    "methods of a number": lambda x: (2.0).__mul__(x) + (1.5).__rsub__(x) + float.__add__(1.5, x) + (3.0).__mod__(x),
+    "comparisons of a number": lambda x: 2.0 if (1.75).__lt__(x) and not (3.0).__eq__(x) else 3.0,
+    "filtered by a number": lambda x: len(list(filter((1.75).__lt__, [x, 1.0, 3 * x]))) + any(map((2.5).__le__, [x])),
+    "mapped by a number": lambda x: sum(map((2.0).__mul__, [x, 1.0])) + min([x, 1.0], key=(2.0).__sub__),
+    "a part of a method": lambda x: functools.partial(float.__ge__, 2.0)(x) + operator.methodcaller("__gt__", x)(2.0),
     "names of classes": lambda x: len(type(x).__name__) + len(x.__class__.__qualname__),
     "operators": lambda x: operator.mul(operator.truediv(x, 2), operator.sub(3, x)) + operator.gt(x, 2),
     "reduce": lambda x: functools.reduce(operator.mul, [x, x, 2.0]),
@@ -122,7 +128,20 @@ def test_python_gets_its_answers(name, kind):
         np.testing.assert_allclose(f(point), answer(point) * point, rtol=1e-14)
 
 
+CLOCK = time.perf_counter
+
+
+@pytest.mark.parametrize("name", [name for name in ANSWERS if "a number" in name])
+def test_live_runs_get_them_too(name):
+    answer = ANSWERS[name]
+    f = compile_grad(lambda x: answer(x) * x * min(CLOCK(), 1.0) ** 0)
+    for point in map(np.float64, POINTS):
+        np.testing.assert_allclose(f(point), answer(point) * point, rtol=1e-14)
+    assert f.stats.live
+
+
 SMOOTH = {
+    "methods of a number": (lambda x: (3.0).__mul__(x) + sum(map((2.0).__rpow__, [x, x])), 3.0 + 4 * 1.25),
     "methods": (lambda x: float.__mul__(x, x) + x.__float__() * 2, 2 * 1.25 + 2),
     "operators": (lambda x: operator.pow(x, 3) + builtins.float(x), 3 * 1.25**2 + 1),
     "aliases": (lambda x: as_float(x) * (2 if alias(x) is float else 3), 2.0),

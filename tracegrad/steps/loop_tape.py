@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..nn.parameter import Parameter
 from ..tensors.capture import Capture
+from ..tensors.inplace import follow
 from ..tensors.modes import STATE
 from ..tensors.node import TapeNode, node_class
 from ..tensors.ops_index import ALIAS
@@ -27,6 +30,7 @@ from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, wrap_array
 from .loop_history import LoopEnd, UntapedError, connect
 from .loop_rows import LoopRows, row_node
+from .step_autograd import tensors_in
 from .taped_iteration import TapedIteration
 
 _REFUSED = "the tape of a loop is not that of one iteration after another: the run is made again, with that loop so"
@@ -214,6 +218,8 @@ class LoopTape(LoopRows):
     def ended(self, iteration: Any) -> None:
         taped = self.ending
         assert taped is not None
+        if self._shares_memory(taped, iteration.read_after):
+            in_plain_iterations(self.capture.recorder, iteration.loop, _REFUSED)
         self._count(taped, iteration)
         kept = [t for t in taped.kept.values() if t._requires]
         ends = [*taped.ends, *[(t, t) for t in kept]]
@@ -231,6 +237,26 @@ class LoopTape(LoopRows):
                 if value._requires and t._node is None and not self._stands(t, taped):
                     t._node, t._requires = row_node(whole, t, k), True
                 self.rows[id(t)] = t, t._node, whole, k
+
+    def _shares_memory(self, taped: TapedIteration, read_after: list[Any]) -> bool:
+        """Whether a tensor that the loop leaves shows memory from before the iteration, or that another one shows, and
+        somebody may tell: what stands for it has memory of its own.  *read_after*: what names and places have."""
+        shown_by = self.capture.shown_by
+        read = {id(t) for t in tensors_in(read_after)}
+        left = {id(value): value for value, _ in taped.memo.values() if id(value) in read}
+        left.update((id(value), value) for _, value, _ in taped.rows)
+        shown = [shown_by(value) for key, value in left.items() if key not in taped.symbols]
+        before = {id(shown_by(t)[0]._storage) for t, *_ in taped.known if type(t._data) is TracedArray}
+        before |= {id(root.traced._storage) for root in self.capture.roots}
+        places: dict[int, np.ndarray] = {}  # by id of the memory: how often each of its elements is shown
+        for array, chain in shown:
+            if id(array._storage) in before:
+                return True
+            times = places.setdefault(id(array._storage), np.zeros(array._storage.atom.aval.size, int))
+            whole = array._storage.atom.aval
+            places_in = np.arange(whole.size).reshape(whole.shape)
+            times[... if array._steps else np.ravel(follow(places_in, chain))] += 1
+        return any(bool((times > 1).any()) for times in places.values())
 
     def _stands(self, t: Tensor, taped: TapedIteration) -> bool:
         """Whether a symbol of the iteration stood for *t*."""

@@ -184,7 +184,7 @@ def _classified(item: Any) -> Any:
 def getitem(self: Tensor, index: Any) -> Tensor:
     """``t[index]``: a view for basic indices, otherwise a new tensor."""
     kind, capture = type(index), STATE.capture
-    if capture is not None and capture.tape is not None and (parts := taken_apart(index)) is not None:
+    if capture is not None and capture.tape is not None and (parts := taken_apart(self, index)) is not None:
         return picked(self, *parts, capture.tape)
     if kind is int:
         shape = self._data.shape
@@ -258,7 +258,7 @@ def unrecorded(t: Tensor, *others: Any) -> bool:
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """``t[index] = value``, through a view for basic indices."""
     capture = STATE.capture
-    if capture is not None and capture.tape is not None and (parts := taken_apart(index)) is not None:
+    if capture is not None and capture.tape is not None and (parts := taken_apart(self, index)) is not None:
         _put_at(self, *parts, value, capture.tape)
         return
     found = _Index(self._data, index)

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..tracer.loops.items import item, set_item, without_slices
 from ..tracer.record.array import TracedArray
+from ..tracer.record.recorder import require_recorder
 from .apply import apply, record
 from .op import EagerOp
 from .tensor import Tensor, raw
@@ -17,35 +19,44 @@ Code = tuple[Any, ...]
 
 def _index(code: Code, positions: tuple[Any, ...]) -> tuple[Any, ...]:
     given = iter(positions)
-    return tuple([next(given) if i == AT else slice(*i) if type(i) is tuple else i for i in code])
+
+    def part(x: Any) -> Any:
+        return next(given) if x == AT else x
+
+    return tuple([slice(*map(part, i)) if type(i) is tuple else part(i) for i in code])
 
 
 def _written(x: Any, value: Any, *given: Any) -> Any:
     found = x.copy()
-    found[_index(given[-1], given[:-1])] = value
+    set_item(require_recorder("a position"), value, found, _index(given[-1], given[:-1]))
     return found
 
 
-PICK = EagerOp("Select", lambda x, *given: x[_index(given[-1], given[:-1])])
+PICK = EagerOp("Select", lambda x, *given: item(require_recorder("a position"), x, _index(given[-1], given[:-1])))
 PUT = EagerOp("CopySlices", _written)
 
 
-def taken_apart(index: Any) -> tuple[Code, tuple[TracedArray, ...]] | None:
-    """(the index without positions that follow from an iteration, these); None where there are none, or others."""
+def taken_apart(t: Tensor, index: Any) -> tuple[Code, tuple[TracedArray, ...]] | None:
+    """(the index of *t* without positions that follow from an iteration, these); None where there are none, or
+    others."""
     items = index if type(index) is tuple else (index,)
-    if not any(type(i) is TracedArray for i in items):
+    parts = [x for i in items for x in ((i.start, i.stop, i.step) if type(i) is slice else (i,))]
+    positions = tuple([x for x in parts if type(x) is TracedArray])
+    if not positions or not all(x is None or x is Ellipsis or type(x) is int or _is_position(x) for x in parts):
         return None
-    code: list[Any] = []
-    for item in items:
-        if type(item) is TracedArray and item.atom.aval.weak:
-            code.append(AT)
-        elif type(item) is slice and all(x is None or type(x) is int for x in (item.start, item.stop, item.step)):
-            code.append((item.start, item.stop, item.step))
-        elif item is None or item is Ellipsis or type(item) is int:
-            code.append(item)
-        else:
-            return None
-    return tuple(code), tuple([i for i in items if type(i) is TracedArray])
+    moves = any(type(i) is slice and TracedArray in map(type, (i.start, i.stop, i.step)) for i in items)
+    if moves and without_slices(require_recorder("a position"), index, t.shape) is index:
+        return None
+
+    def part(x: Any) -> Any:
+        return AT if type(x) is TracedArray else x
+
+    code = [tuple(map(part, (i.start, i.stop, i.step))) if type(i) is slice else part(i) for i in items]
+    return tuple(code), positions
+
+
+def _is_position(x: Any) -> bool:
+    return type(x) is TracedArray and bool(x.atom.aval.weak)
 
 
 def picked(t: Tensor, code: Code, positions: tuple[TracedArray, ...], tape: Any) -> Tensor:

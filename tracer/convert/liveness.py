@@ -33,6 +33,7 @@ class Liveness:
         self.walruses = bindings.walruses
         self.always = -1 if all_read else sum(self.bit.get(text, 0) for text in bindings.captured)
         self.starts: dict[int, int] = {}
+        self.ends: dict[int, int] = {}  # of each loop: those live after it
         self.choices: dict[int, tuple[int, int]] = {}  # of each ``if``: those live before its second arm, and after it
         self._uses: dict[int, int] = {}
         self._block(body, 0, _Ways())
@@ -41,6 +42,11 @@ class Liveness:
         """Those of the *assigned* variables whose value at the start of an iteration counts."""
         live = self.starts[id(loop)] | self.always
         return tuple([text for text in assigned if self.bit.get(text, 0) & live])
+
+    def unread(self, loop: Any, assigned: Sequence[str]) -> tuple[str, ...]:
+        """Those of the *assigned* variables that nothing reads after the loop."""
+        live = self.ends[id(loop)] | self.always
+        return tuple([text for text in assigned if not self.bit.get(text, 0) & live])
 
     def at_choice(self, choice: Any, first: Sequence[str], both: Sequence[str]) -> tuple[list[str], list[str]]:
         """(those of the *first* arm's variables whose value before it counts in the second one, or after that; those of
@@ -135,6 +141,7 @@ class Liveness:
                 break
             head |= start
         self.starts[id(s)] = start
+        self.ends[id(s)] = self.ends.get(id(s), 0) | ended | out | ways.caught
         return self._reads(s.iter, head)
 
     def _while(self, s: Any, out: int, ways: _Ways) -> int:
@@ -147,6 +154,7 @@ class Liveness:
                 break
             head |= start
         self.starts[id(s)] = head
+        self.ends[id(s)] = self.ends.get(id(s), 0) | ended | out | ways.caught
         return head
 
     def _if(self, s: Any, out: int, ways: _Ways) -> int:

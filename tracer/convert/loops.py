@@ -38,6 +38,7 @@ class LoopStatement:
     reads: tuple[str, ...] | None = None  # names that the body, and the condition, read; None where nobody knows
     depth: int = 1  # loops within each other, this one included
     sums: tuple[str, ...] = ()  # names with which the body only adds, subtracts and multiplies
+    unread: tuple[str, ...] = ()  # names that it assigns and that nothing reads after it
 
 
 def nested_loops(nodes: Iterable[ast.AST]) -> int:
@@ -72,6 +73,7 @@ class Loops(Targets):
         self.loops[number] = LoopStatement(
             assigned, carried, *_lines(node), targets, *ways, tuple(stored), _ends(node),
             reads=read_in(node.body, targets), depth=1 + nested_loops(node.body), sums=only_summed(node.body),
+            unread=self._unread(node, assigned),
         )  # fmt: skip
         target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
@@ -103,7 +105,7 @@ class Loops(Targets):
         self.loops[number] = LoopStatement(
             assigned, carried, *_lines(node), (), *_ways_out([node.test, *node.body]),
             tuple(written_into([node.test, *node.body])), _ends(node), binds, read_in([node.test, *node.body]),
-            1 + nested_loops(node.body), only_summed([node.test, *node.body]),
+            1 + nested_loops(node.body), only_summed([node.test, *node.body]), self._unread(node, assigned),
         )  # fmt: skip
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)
         ends = ast.If(ast.UnaryOp(ast.Not(), asked, **where), [ast.Break(**where)], [], **where)
@@ -128,6 +130,9 @@ class Loops(Targets):
 
     def _carried(self, node: Any, assigned: tuple[str, ...]) -> tuple[str, ...]:
         return self.liveness().carried(node, assigned) if assigned else ()
+
+    def _unread(self, node: Any, assigned: tuple[str, ...]) -> tuple[str, ...]:
+        return self.liveness().unread(node, assigned) if assigned else ()
 
     def liveness(self) -> Liveness:
         """The live variables of the function."""

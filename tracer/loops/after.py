@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,8 +12,10 @@ from ..ir.graph import Atom, Lit, Pair, Var, lanes
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import A_PART, STAND_INS, TracedArray
-from ..record.buffers import PickStep
+from ..record.buffers import moved, positions_of
+from ..record.made_arrays import OfPlain
 from .identities import Identities
+from .iterables import OfItem
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
@@ -63,6 +65,8 @@ class After:
             return self._counted(start.counts, 0)
         if start is not None and (start.leaves or has_again(start.pattern)):
             leaves = self.values[name]
+            if self._stays_a_part(name, [end for leaf, end in zip(start.leaves, leaves, strict=True) if leaf.symbol]):
+                return self._part_of_another(name)
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
             pattern = self.of.patterns[name]
             return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made, True)
@@ -93,7 +97,9 @@ class After:
             found._storage.c_order = kind.c_order
             found._storage.array0d = kind.kind is np.ndarray
             taken = type(end) is TracedArray and (end._steps or id(end._storage) in self.parts_taken)
-            if type(end) is TracedArray and kind.shape and (taken or self.of.is_old(end._storage)):
+            if type(end) is TracedArray and hasattr(end._storage.owner, "refuse"):
+                found._storage.owner = end._storage.owner
+            elif type(end) is TracedArray and kind.shape and (taken or self.of.is_old(end._storage)):
                 found._storage.owner = A_PART
         return found
 
@@ -109,6 +115,8 @@ class After:
                 return Refusal.LOOP_HELD(name=name)
             self.made.update({known.numbers[id(x)]: x for x in known.found[before:]})
             return lambda _: value
+        if self._is_item(name, leaves):
+            return self._part_of_another(name)
         befores: list[Atom | None] = [None] * len(leaves)
         if name in self.of.before:
             given: list[Any] = []
@@ -118,6 +126,8 @@ class After:
             ):
                 return Refusal.LOOP_KIND(name=name)
             befores = [atom_of(x) for x in given or [self.of.before[name]]]
+            if self._stays_a_part(name, leaves):
+                return self._part_of_another(name)
         made = [
             self._last_leaf(leaf, atom, before)
             if atom is not None and self.parts.depends(atom)
@@ -138,9 +148,9 @@ class After:
         old = self._from_before(leaf)
         if old is not None:
             return lambda _: old
-        view = None if self.wanted.stops else self._view_after(leaf)
+        view = self._view_after(leaf)
         if view is not None:
-            return lambda _: view
+            return view
         at = len(self.wanted.last)
         if isinstance(atom, Pair):
             self.wanted.last += [(x, None) for x in lanes(atom)]
@@ -150,28 +160,59 @@ class After:
         self.wanted.last.append((atom, None))
         return lambda results: self._wrapped(leaf, kind, results.last[at])
 
-    def _view_after(self, leaf: TracedArray) -> TracedArray | None:
-        """The view that *leaf* is in the last iteration, of an array that was there before; None where it is none, or
-        where in it is not known."""
-        if not leaf._steps or (not self.of.is_old(leaf._storage) and leaf._storage.owner is None):
+    def _stays_a_part(self, name: Any, leaves: Sequence[Any]) -> bool:
+        """Whether *name* may be a view, after the loop, of an array that may be written then, or an item of a list."""
+        parts = [x for x in leaves if self._is_part(x)] if name not in self.of.loop.unread else []
+        return self._is_item(name, leaves) or any(type(x._storage.owner) is not str for x in parts)
+
+    def _is_item(self, name: Any, leaves: Sequence[Any]) -> bool:
+        """Whether *name* may be an array of a list after the loop."""
+        read = name not in self.of.loop.unread
+        return read and any(type(x) is TracedArray and isinstance(x._storage.owner, OfItem) for x in leaves)
+
+    def _part_of_another(self, name: Any) -> Reason:
+        return Refusal.LOOP_SEEN(what=f"{name} may be a part of another array after it", site=self.of.marked.site)
+
+    def _is_part(self, leaf: Any) -> bool:
+        """Whether *leaf* is a view of an array that was there before."""
+        viewed = type(leaf) is TracedArray and bool(leaf._steps)
+        return viewed and (self.of.is_old(leaf._storage) or leaf._storage.owner is not None)
+
+    def _view_after(self, leaf: TracedArray) -> Callable[[LoopResults], Any] | None:
+        """A function that gives the view that *leaf* is in the last iteration, of an array that was there before; None
+        where it is none."""
+        storage = leaf._storage
+        if not self._is_part(leaf):
             return None
-        if self.of.length is None or self.of.length.slopes:
-            return None
-        steps = []
-        for step, before in leaf._steps:
-            if isinstance(step, PickStep):
-                forms = [self.of.marked.form(x) for x in step.positions]
-                ends = [
-                    None if f is None else f.at(self.of.marked.number, self.of.length.plus(Affine(-1))) for f in forms
-                ]
-                if any(f is None or f.slopes for f in ends):
-                    return None
-                step = PickStep(step.axes, tuple([Lit(f.offset, INT) for f in ends if f is not None]))
-            steps.append((step, before))
-        found = TracedArray.__new__(TracedArray)
-        found._storage, found._steps, found._uncertain = leaf._storage, tuple(steps), leaf._uncertain
-        found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.of.recorder
-        return found
+        steps = [(step, before, [*map(self._position_after, positions_of(step))]) for step, before in leaf._steps]
+        if isinstance(storage.owner, OfPlain):
+            plain = storage.owner.view([(step, shape, ends) for step, shape, ends in steps])
+            return None if plain is None else lambda _: plain
+
+        def make(results: LoopResults) -> TracedArray:
+            found = TracedArray.__new__(TracedArray)
+            found._storage, found._uncertain = storage, leaf._uncertain
+            found._steps = tuple([
+                (moved(step, [results.last[x] if type(x) is int else x for x in ends], shape), shape)
+                for step, shape, ends in steps
+            ])  # fmt: skip
+            found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.of.recorder
+            return found
+
+        return make
+
+    def _position_after(self, position: Atom) -> Any:
+        """A position in the last iteration; its number among the last values of the loop where these have it."""
+        of = self.of
+        known = of.length is not None and not (of.length.slopes or self.wanted.stops)
+        if known and (form := of.marked.form(position)) is not None:
+            end = form.at(of.marked.number, of.length.plus(Affine(-1)))
+            if not end.slopes:
+                return Lit(end.offset, INT)
+        if isinstance(position, Lit) or not self.parts.depends(position):
+            return position
+        self.wanted.last.append((position, None))
+        return len(self.wanted.last) - 1
 
     def _or_before(self, form: Affine, before: Atom) -> Callable[[LoopResults], Any]:
         """An integer in the last iteration, or *before* the loop, where there is none."""

@@ -9,10 +9,9 @@ import numpy as np
 
 from ..ir.aval import INT
 from ..ir.graph import Lit, Var
-from ..ops.elementwise import F, cast
-from ..ops.shape import iota
-from ..record.array import TracedArray, constant, wrap, wrap_array
-from ..record.made_arrays import MadeArray
+from ..record.array import TracedArray, wrap, wrap_array
+from ..record.buffers import WindowStep
+from ..record.made_arrays import MadeArray, for_parts
 from ..record.recorder import Recorder
 from .iterables import Counts, Listed, Same, listed, weak
 from .marked import Marked
@@ -23,10 +22,9 @@ def item(recorder: Recorder, container: Any, index: Any) -> Any:
     """``container[index]``."""
     if recorder.open_loops:
         if type(container) is TracedArray:
-            return container[without_slices(recorder, index, container.aval.shape)]
+            return _view(recorder, container, index)
         if isinstance(container, np.ndarray) and _is_traced(index) and type(container) in (np.ndarray, MadeArray):
-            array = wrap_array(constant(np.asarray(container)))
-            return array[without_slices(recorder, index, array.aval.shape)]
+            return _view(recorder, for_parts(recorder, container), index)
         if type(container) is list:
             index = _from_the_end(recorder, container, index)
             recorder.open_loops[-1].reads(container, index)
@@ -102,19 +100,40 @@ def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
 def without_slices(recorder: Recorder, index: Any, shape: tuple[int, ...]) -> Any:
     """*index* of an array of *shape* with positions in the place of a slice that moves from iteration to iteration."""
     items = index if type(index) is tuple else (index,)
+    moving = _moving(recorder, items, shape)
+    if moving is None:
+        return index
+    k, step = moving
+    found = (*items[:k], wrap_array(step.places), *items[k + 1 :])
+    return found if type(index) is tuple else found[0]
+
+
+def _view(recorder: Recorder, array: TracedArray, index: Any) -> Any:
+    """``array[index]``, through a view of the slice that moves, if there is one."""
+    items = index if type(index) is tuple else (index,)
+    moving = _moving(recorder, items, array.aval.shape)
+    if moving is None:
+        return array[index]
+    k, step = moving
+    others = (*items[:k], slice(None), *items[k + 1 :])
+    step.axis = sum(type(x) is slice for x in items[:k])
+    return (array[others] if len(items) > 1 else array).view(step)
+
+
+def _moving(recorder: Recorder, items: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, WindowStep] | None:
+    """(the place of the only slice in an index that moves, the step of a view that it is)"""
     moving = [k for k, x in enumerate(items) if type(x) is slice and _is_traced(x)]
     if len(moving) != 1 or any(x is None or x is Ellipsis or isinstance(x, (np.ndarray, list)) for x in items):
-        return index
+        return None
     (k,) = moving
-    places = _places(recorder, items[k], shape[k]) if k < len(shape) else None
-    if places is None or any(type(x) is TracedArray and x.aval.shape for x in items):
-        return index
-    found = (*items[:k], places, *items[k + 1 :])
-    return found if type(index) is tuple else places
+    if k >= len(shape) or any(type(x) is TracedArray and x.aval.shape for x in items):
+        return None
+    step = _window(recorder, items[k], shape[k])
+    return None if step is None else (k, step)
 
 
-def _places(recorder: Recorder, moving: slice, size: int) -> TracedArray | None:
-    """The positions of a slice of constant width; None where it is not known to be within *size*."""
+def _window(recorder: Recorder, moving: slice, size: int) -> WindowStep | None:
+    """The step of a slice of constant width; None where it is not known to be within *size*."""
     marked: Marked = recorder.open_loops[-1]
     ends = [marked.form(x.atom) if type(x) is TracedArray else None if x is None else Affine(int(x))
             for x in (moving.start, moving.stop)]  # fmt: skip
@@ -129,10 +148,8 @@ def _places(recorder: Recorder, moving: slice, size: int) -> TracedArray | None:
     low, high = bounds(start, recorder.open_loops)[0], bounds(stop, recorder.open_loops)[1]
     if width is None or width < 1 or low is None or high is None or low < 0 or high > size:
         return None
-    count = -(-width // step)
-    numbers = iota(count) if step == 1 else F.mul(iota(count), Lit(step, INT))
-    first = cast(moving.start.atom, INT) if type(moving.start) is TracedArray else Lit(start.offset, INT)
-    places = F.add(numbers, first)
-    assert isinstance(places, Var)
-    marked.ranges[places] = low, high - 1
-    return wrap_array(places)
+    first = moving.start.atom if type(moving.start) is TracedArray else Lit(start.offset, INT)
+    found = WindowStep.of(0, first, -(-width // step), step)
+    assert isinstance(found.places, Var)
+    marked.ranges[found.places] = low, high - 1
+    return found

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
 from ..ir.refusals import Refusal
 from ..ops.elementwise import cast
 from ..record.array import FUNCTIONS, TracedArray, constant, is_traced, wrap, wrap_array
-from ..record.made_arrays import MadeArray
-from ..record.recorder import Recorder
+from ..record.made_arrays import MadeArray, for_parts
+from ..record.recorder import Recorder, require_recorder
 from .holders import HOLDERS, ROW_ITERATORS
 from .marked import Marked
 from .positions import Affine, bounds
+from .python_ints import in_plain_iterations
 from .values import Like, like
 
 _DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
@@ -91,7 +92,7 @@ class IteratedRows:
 
     def _traced(self) -> TracedArray:
         array = self.array
-        return array if type(array) is TracedArray else wrap_array(constant(np.asarray(array)))
+        return array if type(array) is TracedArray else for_parts(require_recorder("a loop"), array)
 
 
 class HeldRows(IteratedRows):
@@ -105,13 +106,39 @@ class HeldRows(IteratedRows):
         return self.items[self.start + k * self.step]
 
 
+class OfItem(str):
+    """The owner of a row that stands for one of several arrays, which are apart: to write into it is to write into one
+    that only the iteration knows."""
+
+    __slots__ = ("marked",)
+    marked: Marked
+
+    def __new__(cls, marked: Marked) -> OfItem:
+        found = super().__new__(cls, "an item of a list")
+        found.marked = marked
+        return found
+
+    def refuse(self) -> NoReturn:
+        in_plain_iterations(self.marked.recorder, self.marked.statement, _WRITTEN)
+
+
+_WRITTEN = "an iteration writes into an array of a list: the run is made again, with that loop iteration by iteration"
+
+
 class Listed:
     """Values of one kind, as rows of their stack."""
 
-    def __init__(self, items: Sequence[Any], kind: Like, stacked: Callable[[], Any]) -> None:
+    def __init__(self, items: Sequence[Any], kind: Like, stack: Callable[[], Any]) -> None:
         self.items, self.kind, self.length = items, kind, Affine(len(items))
-        self.stacked = stacked
+        self._stack = stack
         self.rows: IteratedRows | None = None
+
+    def stacked(self) -> Any:
+        found, loops = self._stack(), require_recorder("a loop").open_loops
+        if self.kind.kind is np.ndarray and not self.kind.weak and loops:
+            found = wrap_array(found.atom)
+            found._storage.owner = OfItem(loops[-1])
+        return found
 
     def symbol(self, marked: Marked, k: int) -> Any:
         return self._of_kind(self._rows().symbol(marked, k))
@@ -127,7 +154,11 @@ class Listed:
     def _of_kind(self, row: TracedArray) -> TracedArray:
         if self.kind.weak:
             return wrap(weak(row.atom))
-        return wrap_array(row.atom) if self.kind.kind is np.ndarray else wrap(row.atom)
+        if self.kind.kind is not np.ndarray:
+            return wrap(row.atom)
+        found = wrap_array(row.atom)
+        found._storage.owner = row._storage.owner
+        return found
 
     def item(self, k: int) -> Any:
         return self.items[k]

@@ -7,6 +7,9 @@ they follow from the number of the iteration."""
 
 from __future__ import annotations
 
+import gc
+import sys
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType, MappingProxyType
@@ -84,6 +87,7 @@ class Iteration:
         self.symbols: tuple[Any, ...] = ()
         self.floats: list[Any] = []  # names of Python floats that begin as ``np.float64``
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
+        self.read_after: list[Any] = []  # what names and places have at its end, but for names that nobody reads then
         self.total = Affine(1)  # the number of all its iterations
         self.asks = False  # whether the loop may have stopped at a question
         self.told: Any = None  # as of ``LoopResults``
@@ -210,6 +214,8 @@ class Iteration:
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         values: dict[Any, list[Any]] = {}
+        self.read_after = [found.get(name) for name in self.loop.assigned if name not in self.loop.unread]
+        self.read_after += [place.get() for place in self.places.values()]
         reason = self._objection(found, wanted, values)
         if reason is not None:
             return reason
@@ -247,13 +253,26 @@ class Iteration:
         if (tape := tape_of(self.recorder)) is not None:
             reasons.append(tape.objection(self))
         reason = next((r for r in reasons if r is not None), None) or self._shared(values)
-        if reason is None and self.moves and (wanted.stops or length.slopes or not self._is_cycle()):  # type: ignore[union-attr]
-            return Refusal.LOOP_SHARED(site=self.marked.site)
+        if reason is None and self.moves:
+            known = not (wanted.stops or length.slopes) and self._is_cycle()  # type: ignore[union-attr]
+            if not known or self._moves_are_shown(found):
+                return Refusal.LOOP_SHARED(site=self.marked.site)
         return reason
 
     def _is_cycle(self) -> bool:
         """Whether the arrays that change their places only change them among each other."""
         return set(self.moves) == set(self.moves.values())
+
+    def _moves_are_shown(self, found: dict[str, Any]) -> bool:
+        """Whether anything but the places among which arrays move shows one of these, and may be read."""
+        whole = {id(x) for start in self.starts_of.values() for x, _ in start.leaves}
+        dead = [x for name, x in found.items() if name in self.loop.unread and name not in self.loop.carried]
+        whole.update(map(id, dead))
+        storages = [self.buffers[key][0] for key in self.moves]
+        others = [x for x in gc.get_referrers(*storages) if type(x) is TracedArray and id(x) not in whole]
+        pairs = [*self.recorder.loops.marked_values.values(), *[(x, leaf.before) for x, leaf in self.stand_ins]]
+        ours = Counter([id(x) for pair in pairs for x in pair])
+        return any(_references(others, k) > _ALONE + ours[id(others[k])] for k in range(len(others)))
 
     def _put(
         self, results: LoopResults, made: dict[Any, Callable[[LoopResults], Any]], lists: Lists, after: After
@@ -444,6 +463,14 @@ class Iteration:
                 if seen.setdefault(id(leaf._storage), leaf) is not leaf or id(leaf._storage) in self.buffers:
                     return Refusal.LOOP_SHARED(site=self.marked.site)
         return None
+
+
+def _references(held: list[Any], k: int) -> int:
+    """The references to an element; a variable would count in some versions of Python, and not in others."""
+    return sys.getrefcount(held[k])
+
+
+_ALONE = _references([object()], 0)  # those to an element that nothing else has
 
 
 def _is_integer(value: Any) -> bool:

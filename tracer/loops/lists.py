@@ -91,7 +91,9 @@ class Lists:
                 self.reason = Refusal.LOOP_SEEN(what="an object is appended to a list", site=self.marked.site)
             return -1
         atom = value.atom
-        if id(value._storage) in self.marked.written or (value._storage.born < self.marked.serial and value._steps):
+        storage = value._storage
+        changes = type(storage.owner) is not str  # but for those of the caller, which nobody writes
+        if id(storage) in self.marked.written or (storage.born < self.marked.serial and value._steps and changes):
             self.reason = Refusal.LOOP_SEEN(
                 what="an array that is written is appended to a list", site=self.marked.site
             )

@@ -11,6 +11,7 @@ import builtins
 import decimal
 import fractions
 import numbers
+import operator
 import pickle
 import re
 import struct
@@ -355,6 +356,32 @@ def _plain_repr(value: Any, /) -> str:
     return f"<{name} object at {_id(value):#x}>"
 
 
+def operator_of(owner: Any, name: str, args: tuple[Any, ...]) -> Any:
+    """The function that does with a traced number what the method *name* of Python's number *owner* does, which knows
+    none: ``(1.5).__lt__(t)``; None where Python's own does."""
+    known = type(owner) in _TAKES and len(args) == 1 and type(args[0]) is TracedArray and name in _OPERATORS
+    if not known or not issubclass(class_of(args[0]), _TAKES[type(owner)]):
+        return None
+    return lambda x, y: _OPERATORS[name](x, y if y.aval.weak else y.number())
+
+
+_TAKES: dict[type, tuple[type, ...]] = {float: (float, int), complex: (complex, float, int)}
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "divmod": divmod, **{name: getattr(operator, name) for name in "add sub mul truediv floordiv mod pow".split()},
+}  # fmt: skip
+
+
+def _reflected(f: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda x, y: f(y, x)
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    **{f"__{name}__": getattr(operator, name) for name in "lt le gt ge eq ne".split()},
+    **{f"__{name}__": f for name, f in _BINARY.items()},
+    **{f"__r{name}__": _reflected(f) for name, f in _BINARY.items()},
+}
+
+
 class _Methods:
     """The methods of a class, called through it: ``float.hex(t)``."""
 
@@ -376,7 +403,8 @@ class _Methods:
                 return args[1].number() if args[0] is kind else plain(args[0], _number_of(plain)(args[1]))
             for value in args:
                 _check_origin(value)
-            return plain(*args, **kwargs)
+            by_operator = operator_of(args[0], name, args[1:]) if args else None
+            return plain(*args, **kwargs) if by_operator is None else by_operator(*args)
 
         return method if callable(plain) else plain
 

@@ -33,8 +33,8 @@ from ..ir.site import FOR_THE_USER, OWN_FOLDER, at_site, is_own
 from ..ops.complex import real_atoms
 from ..ops.elementwise import F, broadcast_to, cast, rounded
 from ..ops.shape import reshape, slice_axis
-from ..record.plain_values import array_refusal, called_by_name, check_number_allowed
-from .buffers import LaneStep, ReshapeStep, Storage, TransposeStep, ViewStep
+from .buffers import LaneStep, ReshapeStep, Storage, TransposeStep, ViewStep, put_through
+from .plain_values import array_refusal, called_by_name, check_number_allowed
 from .recorder import Recorder, current_recorder
 from .shown_text import PRINT, Shown, Texts
 
@@ -172,6 +172,8 @@ class TracedArray(metaclass=_StandIn):
         of a choice, where that is taken; *chosen*: so *value* is already."""
         storage = self._storage
         if storage.owner is not None:
+            if (refuse := getattr(storage.owner, "refuse", None)) is not None:
+                refuse()
             error = MutationError.here(
                 f"this writes into {storage.owner}, which belongs to the caller; write into a copy: x = x.copy(), "
                 "or use x = x + ... instead of x += ..."
@@ -189,12 +191,7 @@ class TracedArray(metaclass=_StandIn):
             current.open_loops[-1].writes(storage)
         if current is not None and current.arms and not chosen:
             value = F.select(current.within(), broadcast_to(value, self._atom.aval.shape), self.atom)
-        atoms = [storage.atom]
-        for step, _ in self._steps[:-1]:
-            atoms.append(step.apply(atoms[-1]))
-        for (step, _), parent in zip(reversed(self._steps), reversed(atoms), strict=False):
-            value = step.put(parent, value)
-        storage.atom = value
+        storage.atom = put_through(self._steps, storage.atom, value)
         storage.version += 1
 
     def whole(self) -> TracedArray:

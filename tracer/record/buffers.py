@@ -7,7 +7,7 @@ the storage's version number, every other view of it, as in NumPy."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +16,9 @@ from ..ir.aval import INT
 from ..ir.errors import MutationError
 from ..ir.graph import Atom, Lit, Pair, Var, bind, current_builder
 from ..ops.complex import buffer_of, complex_of
-from ..ops.elementwise import F, broadcast_to, whole_lanes
+from ..ops.elementwise import F, broadcast_to, cast, whole_lanes
 from ..ops.indexing import SCATTER_SET, gather
-from ..ops.shape import UPDATE, reshape, take_slice, transpose
+from ..ops.shape import UPDATE, iota, reshape, take_slice, transpose
 
 Ints = tuple[int, ...]
 
@@ -163,8 +163,83 @@ class PickStep:
         _note(result, Spot(x, self.axes, self.positions, value, (moved, flat, written, back)))
         return result
 
+    def view(self, x: np.ndarray) -> np.ndarray:
+        """The same of a plain array, at known positions."""
+        index: list[Any] = [slice(None)] * x.ndim
+        for axis, position in zip(self.axes, self.positions, strict=True):
+            assert isinstance(position, Lit)
+            index[axis] = int(position.value)
+        return x[tuple(index)]
+
     def contiguous(self, before: Ints) -> bool:
         return self.axes == tuple(range(len(self.axes)))
+
+
+class WindowStep:
+    """A slice that moves: so many elements along *axis*, *stride* apart, from the position *first* on, which is itself
+    a traced integer; all are in bounds.  *places*: their positions."""
+
+    __slots__ = ("axis", "first", "places", "stride")
+
+    def __init__(self, axis: int, first: Atom, places: Atom, stride: int):
+        self.axis, self.first, self.places, self.stride = axis, first, places, stride
+
+    @classmethod
+    def of(cls, axis: int, first: Atom, count: int, stride: int) -> WindowStep:
+        numbers = iota(count) if stride == 1 else F.mul(iota(count), Lit(stride, INT))
+        return cls(axis, first, F.add(numbers, cast(first, INT)), stride)
+
+    def _perm(self, ndim: int) -> Ints:
+        return (self.axis, *(a for a in range(ndim) if a != self.axis))
+
+    def apply(self, x: Atom) -> Atom:
+        perm = self._perm(x.aval.ndim)
+        return transpose(gather(transpose(x, perm), self.places), _inverse(perm))
+
+    def put(self, x: Atom, v: Atom) -> Atom:
+        perm, shape = self._perm(x.aval.ndim), list(x.aval.shape)
+        shape[self.axis] = self.places.aval.shape[0]
+        value = transpose(broadcast_to(v, tuple(shape)), perm)
+        return transpose(bind(SCATTER_SET, transpose(x, perm), self.places, value), _inverse(perm))
+
+    def at(self, first: Atom, shape: Ints) -> SliceStep | WindowStep:
+        """The same of an array of this *shape*, from another position on."""
+        count = self.places.aval.shape[0]
+        if not isinstance(first, Lit):
+            return WindowStep.of(self.axis, first, count, self.stride)
+        along = [a == self.axis for a in range(len(shape))]
+        inner = tuple([count if here else n for here, n in zip(along, shape, strict=True)])
+        start = tuple([int(first.value) * here for here in along])
+        return SliceStep(start, tuple([self.stride if here and count > 1 else 1 for here in along]), inner, inner)
+
+    def contiguous(self, before: Ints) -> bool:
+        return self.stride == 1 and all(n == 1 for n in before[: self.axis])
+
+
+def _inverse(perm: Ints) -> Ints:
+    return tuple([int(p) for p in np.argsort(perm)])
+
+
+def positions_of(step: ViewStep) -> tuple[Atom, ...]:
+    """The traced positions of a step."""
+    return step.positions if isinstance(step, PickStep) else (step.first,) if isinstance(step, WindowStep) else ()
+
+
+def moved(step: ViewStep, positions: Sequence[Atom], shape: Ints) -> ViewStep:
+    """The same step of an array of this *shape*, at other positions."""
+    if isinstance(step, PickStep):
+        return PickStep(step.axes, tuple(positions))
+    return step.at(positions[0], shape) if isinstance(step, WindowStep) else step
+
+
+def put_through(steps: Sequence[tuple[ViewStep, Ints]], whole: Atom, value: Atom) -> Atom:
+    """The array *whole* with *value* written through a chain of steps."""
+    atoms = [whole]
+    for step, _ in steps[:-1]:
+        atoms.append(step.apply(atoms[-1]))
+    for (step, _), parent in zip(reversed(steps), reversed(atoms), strict=False):
+        value = step.put(parent, value)
+    return value
 
 
 def _note(result: Atom, spot: Spot) -> None:
@@ -245,4 +320,6 @@ class PairsStep:
         return True
 
 
-ViewStep = SliceStep | ReshapeStep | TransposeStep | PickStep | ReadOnlyStep | LaneStep | BufferStep | PairsStep
+ViewStep = (
+    SliceStep | ReshapeStep | TransposeStep | PickStep | WindowStep | ReadOnlyStep | LaneStep | BufferStep | PairsStep
+)

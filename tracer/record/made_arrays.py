@@ -21,9 +21,11 @@ from ..convert.copies import original_code
 from ..convert.uses import End, assigned
 from ..ir.aval import SUPPORTED, can_cast
 from ..ir.errors import MutationError, TracegradError, UnsupportedError
+from ..ir.graph import Lit
 from ..ir.site import is_own, user_frame
 from ..ops.elementwise import broadcast_to, cast
-from .array import FUNCTIONS, RECORDED, TracedArray, is_traced, to_atom, wrap_array
+from .array import FUNCTIONS, RECORDED, TracedArray, constant, is_traced, to_atom, wrap_array
+from .buffers import ViewStep, moved
 from .integers import recorded
 from .plain_values import TAKERS
 from .recorder import Recorder, current_recorder
@@ -326,6 +328,44 @@ def refuse_write(array: Any, what: str) -> NoReturn:
         _traced.setdefault(array.place.code, set()).add(array.place.end)
         recorder.again(Retry(_NOW_TRACED, error))
     raise error
+
+
+class OfPlain(str):
+    """The owner of a buffer of which views are taken, at positions that only an iteration knows: a plain *array*."""
+
+    __slots__ = ("array",)
+    array: np.ndarray
+
+    def __new__(cls, array: np.ndarray) -> OfPlain:
+        found = super().__new__(cls, "a plain NumPy array")
+        found.array = array
+        return found
+
+    def refuse(self) -> NoReturn:
+        refuse_write(self.array, "a write into a part of it")
+
+    def view(self, steps: Sequence[tuple[ViewStep, Any, Sequence[Any]]]) -> np.ndarray | None:
+        """The view of it through *steps* of arrays of these shapes, at these positions; None where that is not known of
+        an array that is not to be a traced one."""
+        found = self.array
+        for step, shape, positions in steps:
+            known = all(isinstance(x, Lit) for x in positions)
+            view = getattr(moved(step, positions, shape), "view", None) if known else None
+            if view is None:
+                if type(self.array) is MadeArray:
+                    self.refuse()  # it may be written later, and the view be read then
+                return None
+            found = view(found)
+        return found
+
+
+def for_parts(recorder: Recorder, array: np.ndarray) -> TracedArray:
+    """A traced array in the place of a plain one, of which an iteration takes parts at positions that only it knows."""
+    found = wrap_array(constant(np.asarray(array)))
+    found._storage.owner = OfPlain(array)
+    if recorder.open_loops:
+        recorder.open_loops[-1].parts_of.append(array)
+    return found
 
 
 def writable(array: Any, what: str) -> TracedArray:

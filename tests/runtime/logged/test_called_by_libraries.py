@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import string
 import typing
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -47,6 +48,14 @@ def lowest(x: Any) -> Any:
 
 
 defvjp(lowest, lambda ans, x: lambda g: np.full(x.shape, g) * SET.rate * (x == ans / 2.0))
+
+
+class Pair(typing.NamedTuple):
+    rate: float
+    other: float
+
+
+PAIR, OTHER = Pair(1.5, 2.0), Pair(25, 5.0)
 
 
 class Steep(stats.rv_continuous):
@@ -174,6 +183,14 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Callable[[pytest.MonkeyPatch]
     "a function that a callback returns": (
         lambda x: np.sum(tg.tree.map(lambda k: lambda v: v * SET.rate * k, [2.0])[0](x)),
         [set_to(SET, "rate", 3.0)],
+    ),
+    "a named tuple's fields": (
+        lambda x: np.sum(x) * float(string.Formatter().format("{0.rate}{1.rate}", PAIR, OTHER)),
+        [set_to(Pair, "rate", property(lambda pair: pair[1]))],
+    ),
+    "a method of text": (
+        lambda x: np.sum(x) * float(str.format("{0.rate}", PAIR)),
+        [set_to(Pair, "rate", property(lambda pair: pair[1]))],
     ),
     "by class": (lambda x: np.sum(weight(x)) + weight([x[0]]) + weight(x[0]), [set_to(SET, "rate", 3.0), registers]),
     "a protocol": (

@@ -1,0 +1,135 @@
+"""Parts of arrays in loops over symbols are views, as NumPy's: what is written into one is written into the array."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from with_source import code_of
+
+from tracegrad import compile_grad
+from tracegrad.runtime.inspection import see
+from tracegrad.tracer.ir.primitive import LOOP
+
+N = 20
+WRITES = [
+    "w = {z}[j : j + 2]; w += t", "w = {z}[j : j + 1]; w *= 0.5", "{z}[j : j + 3].fill(1.5)", "{z}[j : j + 3].fill(t)",
+    "w = {z}[j : j + 2]; w[0] = t", "w = {z}[j : j + 2]; w[:] = t", "np.add({z}[j : j + 2], t, out={z}[j : j + 2])",
+    "np.copyto({z}[j : j + 2], t)", "{z}[j : j + 2].put([0], [t])", "{z}[j : j + 2].flat[0] = t",
+    "w = {z}[j : j + 4 : 2]; w += t", "w = {z}[j : j + 2].reshape(2, 1); w += t", "w = {z}[j : j + 2][None]; w += t",
+    "np.putmask({z}[j : j + 2], [True, False], t)", "np.add.at({z}[j : j + 2], [0, 0], t)",
+    "{z}[j] = t; {z}[j : j + 2].sort()", "w = {z}[j : j + 2]; {z}[:] = {z} + 0.1; t = t + w[0] * 0.01",
+    "w = {m}[j]; np.add({m}, 1.0, out={m}); t = t + w[0] * 0.01", "w = {m}[j]; {m}.fill(2.0); t = t + w[0] * 0.01",
+    "w = {z}[j : j + 2]; {z}[j] = t; t = t + w[0] * 0.01", "w = {z}[j : j + 2]; {z} += 0.1; t = t + w[0] * 0.01",
+    "w = {m}[j]; w += t", "w = {m}[j]; w += 1.0", "w = {m}[j]; w[0] = t", "{m}[j].fill(t)", "{m}[j][1:] = t",
+    "{m}[j, 1:][:] = 2.0",
+    "w = {m}[j : j + 2]; w += t", "w = {m}[j : j + 2, 1]; w += t", "w = {m}[1, j % 2 : j % 2 + 2]; w += t",
+    "w = {m}[j : j + 2, j % 3]; w += t", "for v in {m}[j : j + 2]: v += t", "w = {m}[j : j + 1][0]; w += t",
+    "w = {m}[:, j % 3]; w[j] = t", "np.fill_diagonal({m}[j : j + 3], t)", "w = {m}.reshape(-1)[j : j + 2]; w += t",
+    "w = {m}[(j * j) % 20]; w += t", "np.put_along_axis({m}[j : j + 1], np.zeros((1, 1), int), t, 1)",
+]  # fmt: skip
+AFTERWARDS = [  # in the loop, after it
+    ("w = {z}[j : j + 2]", "w += 1.0"), ("w = {z}[j : j + 2]", "w += t"),
+    ("w = {z}[j : j + 2]", "{z}[19] = 7.0; t = t + w[0]"),
+    ("w = {m}[j]", "w += t"), ("w = {m}[j]", "{m}[19, 0] = 7.0; t = t + w[0]"), ("w = {m}[(j * j) % 20]", "w += t"),
+    ("w = {m}[(j * j) % 20]", "{m}[1, 0] = 7.0; t = t + w[0]"), ("w = {z}[(j * 3) % 7 : (j * 3) % 7 + 2]", "w += t"),
+    ("w = {m}[j : j + 2, 1]", "{m}[19:, 1] = t; t = t + w[0] - w[1]"),
+    ("w = {m}[j]\n        if t < 0.1: break", "w += t"),
+    ("w = {z}[j : j + 2]\n        if t < 0.1: break", "{z} += 1.0; t = t + w[0]"),
+]  # fmt: skip
+MADE = {
+    "traced": "z = np.linspace(0, 1, 24) + x[0]; m = np.outer(z, x)",
+    "plain": "z = np.linspace(0, 1, 24); m = np.ones((24, 3))",
+}
+
+
+def function(body, after, made, head=f"for j in range({N}):", counts="pass"):
+    text = f"""
+def f(x):
+    {made}
+    t, j, w = x[0], 0, np.ones(2)
+    {head}
+        t = t * 0.9
+        {body.format(z="z", m="m")}
+        {counts}
+    {after.format(z="z", m="m")}
+    return t + z @ np.cos(np.arange(24.0)) + np.sum(m * np.sin(np.arange(72.0)).reshape(24, 3))
+"""
+    space = {"np": np}
+    exec(code_of(text, f"views {body} {after} {made}"), space)
+    return space["f"]
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+@pytest.mark.parametrize("body, after", [*[(body, "pass") for body in WRITES], *AFTERWARDS])
+def test_a_part_is_a_view(body, after, made):
+    f = function(body, after, made)
+    compiled = compile_grad(f)
+    for k in range(3):
+        x = np.array([0.5, 1.0, 1.5]) + 0.1 * k
+        value, gradient = compiled.value_and_grad(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-10)
+        along = np.array([0.6, -0.3, 0.7])
+        slope = (f(x + 1e-6 * along) - f(x - 1e-6 * along)) / 2e-6
+        np.testing.assert_allclose(gradient @ along, slope, rtol=1e-5, atol=1e-7)
+    assert not compiled.stats.live
+
+
+@pytest.mark.parametrize("condition", [f"j < {N}", "t > 0.1"])
+@pytest.mark.parametrize("body, after", [*AFTERWARDS, ("w = {z}[19 - j : 21 - j][::-1]", "z[:3] = t; t = t + w.sum()")])
+def test_a_part_is_a_view_after_a_loop_that_may_have_no_iteration(body, after, condition):
+    f = function(body, after, MADE["traced"], f"while {condition}:", "j += 1")
+    compiled = compile_grad(f)
+    for k in range(3):
+        x = np.array([0.5, 1.0, 1.5]) + 0.1 * k
+        np.testing.assert_allclose(compiled(x), f(x), rtol=1e-10)
+
+
+@pytest.mark.parametrize("body", [WRITES[k] for k in (0, 3, 5, 10, 21, 27, 30)])
+def test_loops_that_write_into_views_are_loop_nodes(body):
+    seen = see(
+        compile_grad(function(body, "pass", MADE["traced"])), (np.ones(3),), {}, as_recorded=False, what="a test"
+    )
+    assert any(node.prim.kind == LOOP for node in seen.recording.graph.nodes)
+    assert len(seen.recording.graph.nodes) < 2 * N
+
+
+SWAPS = ["u[5] = t", "u[j] = t * t", "u += z * 0.1", "z[1:] = u[:-1] * t"]
+SHOWN = {"a": "a = z[:2]", "a whole one": "a = z", "in a list": "a = [z[:2], u[3:]][0]", "reversed": "a = u[::-1]"}
+
+
+@pytest.mark.parametrize("shown", SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize("body", SWAPS)
+def test_what_shows_one_of_two_arrays_that_are_swapped_goes_on_showing_it(body, shown):
+    f = function(
+        f"t = t + a.sum() * 0.01; {body}; z, u = u, z", "t = t + a[0]", f"{MADE['traced']}; u = z * 0.5; {shown}"
+    )
+    compiled = compile_grad(f)
+    for k in range(3):
+        x = np.array([0.5, 1.0, 1.5]) + 0.1 * k
+        value, gradient = compiled.value_and_grad(x)
+        np.testing.assert_allclose(value, f(x), rtol=1e-10)
+        along = np.array([0.6, -0.3, 0.7])
+        slope = (f(x + 1e-6 * along) - f(x - 1e-6 * along)) / 2e-6
+        np.testing.assert_allclose(gradient @ along, slope, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("body", SWAPS[:3])
+def test_loops_that_swap_arrays_are_loop_nodes(body):
+    f = function(f"{body}; z, u = u, z", "pass", f"{MADE['traced']}; u = z * 0.5").__code__
+    f = compile_grad(type(function)(f, {"np": np}))
+    seen = see(f, (np.ones(3),), {}, as_recorded=False, what="a test")
+    assert len(seen.recording.graph.nodes) < 2 * N
+
+
+def test_windows_of_an_argument_are_rows():
+    def f(x, series):
+        rows = []
+        for j in range(40):
+            rows.append(series[j : j + 3])
+        return np.sum(np.stack(rows) @ x)
+
+    series = np.linspace(0, 1, 50)
+    compiled = compile_grad(f)
+    np.testing.assert_allclose(compiled(np.ones(3), series), f(np.ones(3), series))
+    seen = see(compiled, (np.ones(3), series), {}, as_recorded=False, what="a test")
+    assert len(seen.recording.graph.nodes) < 40

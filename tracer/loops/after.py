@@ -15,6 +15,7 @@ from ..ops.elementwise import F, cast
 from ..record.array import A_PART, STAND_INS, TracedArray
 from ..record.buffers import PickStep
 from .identities import Identities
+from .list_rows import freeze
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
@@ -93,8 +94,11 @@ class After:
             found._storage.c_order = kind.c_order
             found._storage.array0d = kind.kind is np.ndarray
             taken = type(end) is TracedArray and (end._steps or id(end._storage) in self.parts_taken)
-            if type(end) is TracedArray and kind.shape and (taken or self.of.is_old(end._storage)):
+            part = type(end) is TracedArray and end._storage.owner == A_PART
+            if type(end) is TracedArray and kind.shape and (taken or part or self.of.is_old(end._storage)):
                 found._storage.owner = A_PART
+            if id(end) in self.of.marked.rows:
+                freeze(self.of.recorder, self.of.marked.rows[id(end)].items)
         return found
 
     def _last(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:

@@ -11,10 +11,10 @@ from ..ir.aval import INT
 from ..ir.graph import Lit, Var
 from ..ops.elementwise import F, cast
 from ..ops.shape import iota
-from ..record.array import TracedArray, constant, wrap, wrap_array
+from ..record.array import TracedArray, constant, wrap_array
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder
-from .iterables import Counts, Listed, Same, listed, weak
+from .iterables import Counts, Listed, Same, listed
 from .marked import Marked
 from .positions import Affine, bounds
 
@@ -93,10 +93,7 @@ def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
         return index * source.step + source.now
     if not isinstance(source, Listed):
         return container[index]
-    row = source.stacked()[index]
-    if source.kind.weak:
-        return wrap(weak(row.atom))
-    return row if source.kind.kind is np.ndarray else wrap(row.atom)
+    return source.row(recorder, source.stacked()[index], form, int(recorder.value(index.atom)))
 
 
 def without_slices(recorder: Recorder, index: Any, shape: tuple[int, ...]) -> Any:

@@ -14,6 +14,7 @@ from ..record.array import FUNCTIONS, TracedArray, constant, is_traced, wrap, wr
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder
 from .holders import HOLDERS, ROW_ITERATORS
+from .list_rows import part_of_list, row_of_list
 from .marked import Marked
 from .positions import Affine, bounds
 from .values import Like, like
@@ -114,20 +115,25 @@ class Listed:
         self.rows: IteratedRows | None = None
 
     def symbol(self, marked: Marked, k: int) -> Any:
-        return self._of_kind(self._rows().symbol(marked, k))
+        return self.row(marked.recorder, self._rows().symbol(marked, k), Affine(k, {marked.number: 1}), k)
 
     def at(self, k: TracedArray) -> Any:
-        return self._of_kind(self._rows().at(k))
+        return self.row(k._recorder, self._rows().at(k), None, 0)
 
     def _rows(self) -> IteratedRows:
         if self.rows is None:
             self.rows = IteratedRows(self.stacked())
         return self.rows
 
-    def _of_kind(self, row: TracedArray) -> TracedArray:
+    def row(self, recorder: Recorder, row: TracedArray, form: Affine | None, now: int) -> TracedArray:
+        """The item that *row* of the stack is, at *form*, and *now* at a certain place; None: data decides where."""
         if self.kind.weak:
             return wrap(weak(row.atom))
-        return wrap_array(row.atom) if self.kind.kind is np.ndarray else wrap(row.atom)
+        if self.kind.kind is not np.ndarray:
+            return wrap(row.atom)
+        if form is None:
+            return part_of_list(recorder, wrap_array(row.atom), self.items)
+        return row_of_list(recorder, row, self.items, form, now)
 
     def item(self, k: int) -> Any:
         return self.items[k]

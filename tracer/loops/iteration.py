@@ -25,6 +25,7 @@ from .after import After, Start, StartNumber, final_of
 from .cut import cut
 from .holders import array_of, tape_of
 from .lessons import Lessons
+from .list_rows import writes_list
 from .lists import Lists
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
@@ -430,6 +431,8 @@ class Iteration:
             self.lessons.written.update(names)
         if grown:  # a length, or a position from its end, is known now
             return Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)
+        if writes_list(marked):
+            return Refusal.LOOP_SEEN(what="an array of a list is written", site=marked.site)
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None

@@ -15,6 +15,7 @@ from ..record.stacked_rows import rows_of, stand_in
 from .after import After
 from .holders import HOLDERS, array_of
 from .identities import unmarked
+from .list_rows import freeze
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
@@ -207,8 +208,11 @@ class Lists:
             stack = Pair(stack, results.stacked[at + 1], value.atom.aval.dtype)
         rows = rows_of(stack, value, len(earlier) + self.count, self.home)
         self._is_last(value, rows, -1)
-        if leaf is not None:
-            stand_in(rows, self._from_before(value, earlier))
+        if leaf is not None or id(value) in self.marked.rows:
+            known = self._from_before(value, earlier)
+            stand_in(rows, known)
+            if id(value) in self.marked.rows and len(known) < len(rows):
+                freeze(self.home, [*self.marked.rows[id(value)].items, *rows])
         return rows
 
     def _from_before(self, value: Any, earlier: Sequence[Any]) -> dict[int, Any]:
@@ -247,7 +251,7 @@ class Lists:
             return None
         if like.aval.is_complex or len({class_of(x) for x, *_ in rows}) > 1:
             return None
-        if any(id(x) in self.after.identities.stand_ins for x, *_ in rows):
+        if any(id(x) in self.after.identities.stand_ins or id(x) in self.marked.rows for x, *_ in rows):
             return None
         shape, count = like.aval.shape, self.count + len(rows[0].earlier)
         parts = [reshape(results.stacked[at], (count, 1, *shape)) for _, at, _ in rows]

@@ -20,6 +20,7 @@ from ..record.buffers import Storage
 from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
 from .holders import tape_of
+from .list_rows import ListRow
 from .places import Element, WrittenPlace
 from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
 from .python_ints import in_plain_iterations, made_int
@@ -52,6 +53,7 @@ class Marked:
         self.made: dict[int, Any] = {}  # objects that the iteration has made
         self.read: dict[int, Any] = {}  # lists that are read
         self.elements: dict[Any, Element] = {}  # of lists, that are read from the end
+        self.rows: dict[int, ListRow] = {}  # by id: rows that stand for arrays of lists
         self.reason: Reason | None = None
         self.earlier = 0  # the number of iterations of the loop before it that were marked, too
         self.folded = 0  # how many of them became the loop's first ones

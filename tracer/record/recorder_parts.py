@@ -40,7 +40,8 @@ class LoopState(Part):
     ``known_forms``: integers of iterations that were marked in vain (loops/positions.py).  ``int_ranges``: bounds of
     integers of Python's, where they are known; ``made_int`` is told of these.  ``marked_values``: by id, values with
     which marked iterations began (each, the one in whose place it stood).  ``made_anew``: by id, containers that others
-    stand for, these, and the loops.  ``lessons``: of runs of loop statements, for the next ones."""
+    stand for, these, and the loops.  ``lessons``: of runs of loop statements, for the next ones.  ``plain_rows``: by
+    id, plain arrays for which rows have stood, their contents, and the loop statements."""
 
     spots: dict[Var, Any] = field(default_factory=dict)
     known_forms: dict[Var, Any] = field(default_factory=dict)
@@ -49,6 +50,7 @@ class LoopState(Part):
     marked_values: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     made_anew: dict[int, Any] = field(default_factory=dict)
     lessons: dict[Any, Any] = field(default_factory=dict)
+    plain_rows: dict[int, tuple[np.ndarray, bytes, Any]] = field(default_factory=dict)
 
 
 @dataclass

@@ -52,7 +52,7 @@ def _len(run: Any, x: Any) -> Any:
                 run.looked_at(x)
             return found + length(run.recorder, entry.tail) if isinstance(entry, WrittenItems) else found
     if kind in CONTAINERS:
-        return length(run.recorder, run.current(x))
+        return length(run.recorder, run.now(x) if kind is list else run.current(x))
     if kind in PLAIN or run.reads.library(kind):
         return len(x)
     if found_in(kind, "__len__")[0] in (tuple, None):

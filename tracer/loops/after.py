@@ -97,6 +97,8 @@ class After:
             part = type(end) is TracedArray and end._storage.owner == A_PART
             if type(end) is TracedArray and kind.shape and (taken or part or self.of.is_old(end._storage)):
                 found._storage.owner = A_PART
+            for history in self.of.marked.histories.values():
+                history.is_held |= id(end) in history.rows
             if id(end) in self.of.marked.rows:
                 freeze(self.of.recorder, self.of.marked.rows[id(end)].items)
         return found

@@ -11,10 +11,12 @@ from ..ir.aval import INT
 from ..ir.graph import Lit, Var
 from ..ops.elementwise import F, cast
 from ..ops.shape import iota
-from ..record.array import TracedArray, constant, wrap_array
+from ..record.array import TracedArray, constant, wrap, wrap_array
+from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder
-from .iterables import Counts, Listed, Same, listed
+from .histories import History, position_in
+from .iterables import Counts, Iterated, Listed, Same, Together, listed
 from .marked import Marked
 from .positions import Affine, bounds
 
@@ -27,12 +29,22 @@ def item(recorder: Recorder, container: Any, index: Any) -> Any:
         if isinstance(container, np.ndarray) and _is_traced(index) and type(container) in (np.ndarray, MadeArray):
             array = wrap_array(constant(np.asarray(container)))
             return array[without_slices(recorder, index, array.aval.shape)]
+        if type(index) is TracedInt and type(container) in (list, tuple):
+            index = index.array()
         if type(container) is list:
             index = _from_the_end(recorder, container, index)
+            history = _history(recorder, container)
+            if history is not None and (found := history.item(index)) is not NotImplemented:
+                return found
             recorder.open_loops[-1].reads(container, index)
         if type(container) in (list, tuple) and type(index) is TracedArray and index.aval.dtype.kind in "iu":
             return _of_list(recorder, container, index)
     return container[index]
+
+
+def _history(recorder: Recorder, container: list[Any]) -> History | None:
+    """The history that has the elements of *container*."""
+    return next((x for loop in recorder.open_loops if (x := loop.histories.get(id(container))) is not None), None)
 
 
 def length(recorder: Recorder, container: Any) -> Any:
@@ -79,21 +91,36 @@ def _is_traced(index: Any) -> bool:
 
 def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     """The element of a list or tuple of like values, as a row of their stack."""
-    marked: Marked = recorder.open_loops[-1]
-    form = marked.form(index.atom)
-    source = None if form is None else listed(recorder, list(container))
-    if source is None or form is None:
+    source = listed(recorder, list(container)) if index.aval.size == 1 else None
+    if source is None or not _has_rows(source):
         return container[index]
-    low, high = bounds(form, recorder.open_loops)
-    if low is None or high is None or low < 0 or high >= len(container):
+    form = recorder.open_loops[-1].form(index.atom)
+    low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
+    sure = low is not None and high is not None and low >= 0 and high < len(container)
+    place = cast(index.atom, INT) if sure else position_in(recorder, index, Affine(len(container)))
+    if place is None:
         return container[index]
+    if isinstance(place, Var):
+        recorder.loops.int_ranges[place] = 0, len(container) - 1
+    now = int(recorder.value(place))
+    return _element(recorder, source, wrap(cast(place, INT, weak=True)), form if sure else None, now)
+
+
+def _has_rows(source: Iterated) -> bool:
+    if isinstance(source, Together):
+        return all(map(_has_rows, source.sources))
+    return isinstance(source, (Same, Counts, Listed))
+
+
+def _element(recorder: Recorder, source: Any, index: TracedArray, form: Affine | None, now: int) -> Any:
+    """The item of *source* at *index*, which is *form*, if that is known, and *now* at a certain place."""
+    if isinstance(source, Together):
+        return tuple([_element(recorder, part, index, form, now) for part in source.sources])
     if isinstance(source, Same):
         return source.value
     if isinstance(source, Counts):
         return index * source.step + source.now
-    if not isinstance(source, Listed):
-        return container[index]
-    return source.row(recorder, source.stacked()[index], form, int(recorder.value(index.atom)))
+    return source.row(recorder, source.stacked()[index], form, now)
 
 
 def without_slices(recorder: Recorder, index: Any, shape: tuple[int, ...]) -> Any:

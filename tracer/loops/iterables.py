@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ..ir.graph import Var
 from ..ir.refusals import Refusal
 from ..ops.elementwise import cast
 from ..record.array import FUNCTIONS, TracedArray, constant, is_traced, wrap, wrap_array
@@ -127,6 +128,8 @@ class Listed:
 
     def row(self, recorder: Recorder, row: TracedArray, form: Affine | None, now: int) -> TracedArray:
         """The item that *row* of the stack is, at *form*, and *now* at a certain place; None: data decides where."""
+        if self.kind.kind is int and isinstance(row.atom, Var):
+            recorder.loops.int_ranges[row.atom] = min(self.items), max(self.items)
         if self.kind.weak:
             return wrap(weak(row.atom))
         if self.kind.kind is not np.ndarray:

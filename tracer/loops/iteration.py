@@ -23,6 +23,7 @@ from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
+from .histories import History
 from .holders import array_of, tape_of
 from .lessons import Lessons
 from .list_rows import writes_list
@@ -56,6 +57,7 @@ class EarlierWrites:
     buffers: dict[int, Storage] = field(default_factory=dict)
     places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
+    histories: dict[int, Any] = field(default_factory=dict)  # lists that grow, and of which any element may be read
     kept: dict[int, Any] = field(default_factory=dict)  # as of ``Changeable``
     holders: dict[int, Any] = field(default_factory=dict)  # objects that stay what they are, and whose tape goes on
 
@@ -93,6 +95,7 @@ class Iteration:
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
         found = {**self.frame.f_locals, **self.given}
+        histories = self._histories(found)
         self.marked = Marked(self.recorder, self.length, self.frame)
         self.ended = Changeable(self.learned.kept, self.marked.made)
         self.marked.statement = self.loop
@@ -104,10 +107,16 @@ class Iteration:
         self.marked.grows.update({key: count for key, (_, count) in self.learned.grows.items()})
         for storage in self.learned.buffers.values():
             self._carry_buffer(storage)
+        for history in histories:
+            history.marked, self.marked.histories[id(history.target)] = self.marked, history
+            self.marked.grows.setdefault(id(history.target), history.step)
+            for stack in history.stacks:
+                self._carry_buffer(stack._storage)
+                history.symbols.append(self.buffers[id(stack._storage)][1])
         if (tape := tape_of(self.recorder)) is not None:
             tape.begun(self)
         for place in self.learned.places.values():
-            if place.known():
+            if place.known() and id(place.owner) not in self.marked.histories:
                 for outer in self.recorder.open_loops[:-1]:
                     if id(place.owner) not in outer.made and isinstance(place, WrittenPlace):
                         outer.places[place.id] = place
@@ -115,6 +124,18 @@ class Iteration:
                 place.set(self._start(place.id, place.get()))
         carried = self.loop.carried
         self.symbols = tuple([self._start(name, found[name]) if name in found else UNSET for name in carried])
+
+    def _histories(self, found: dict[str, Any]) -> list[History]:
+        """The lists whose elements are to be rows of arrays; *found* are the values of names."""
+        count = None if self.length is None else self.length.constant
+        if count is None:
+            return []
+        lists = {id(x): (x, n) for name, n in getattr(self.loop, "filled", ()) if type(x := found.get(name)) is list}
+        lists.update({key: self.learned.grows.get(key, x) for key, x in lists.items()})
+        grows = self.learned.grows
+        lists.update({key: grows[key] for key in self.learned.histories if key in grows})
+        made = [History.of(x, step, count) for x, step in lists.values()]
+        return [history for history in made if history is not None]
 
     def _carry_buffer(self, storage: Storage) -> None:
         if id(storage) in self.buffers or storage.owner is not None:
@@ -207,6 +228,7 @@ class Iteration:
         if isinstance(result, Reason):
             known = {var: form.at(marked.number, Affine(0)) for var, form in marked.forms.items()}
             self.recorder.loops.known_forms.update(known)
+            marked.stands_alone()
         return result
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
@@ -421,7 +443,8 @@ class Iteration:
         new = {key: place for key, place in every.items() if key not in self.places}
         self.learned.places.update(new)
         appended = {key: (target, len(values)) for key, (target, *values) in marked.appends.items()}
-        grown = appended != self.learned.grows and bool(marked.read)
+        self.learned.histories.update({key: x for key, x in marked.searched.items() if key in marked.appends})
+        grown = appended != self.learned.grows and not marked.appends.keys().isdisjoint(marked.read)
         self.learned.grows = appended
         more = [storage for key, storage in self.marked.written.items() if key not in self.buffers]
         for storage in more:

@@ -13,6 +13,7 @@ from ..ops.shape import concat, reshape
 from ..record.array import A_PART, TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of, stand_in
 from .after import After
+from .histories import History
 from .holders import HOLDERS, array_of
 from .identities import unmarked
 from .list_rows import freeze
@@ -20,7 +21,7 @@ from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .row_writes import value_of
-from .values import NUMBERS
+from .values import NUMBERS, put_together
 
 
 class Appended(NamedTuple):
@@ -59,6 +60,12 @@ class Lists:
             ):
                 self.reason = Refusal.LOOP_SEEN(what="a list is appended to and changed", site=marked.site)
                 return
+            if (history := marked.histories.get(id(target))) is not None:
+                if what := history.objection():
+                    self.reason = Refusal.LOOP_SEEN(what=what, site=marked.site)
+                    return
+                self.rows.append([])
+                continue
             found = []
             for k, value in enumerate(values):
                 earlier = target[-len(values) + k :: -len(values)][1 : 1 + marked.earlier]
@@ -155,6 +162,9 @@ class Lists:
             for loop in self.home.open_loops:
                 if id(target) not in loop.made:
                     loop.refuse(Refusal.LOOP_SEEN(what="a list is appended to in a loop", site=self.marked.site))
+            if (history := self.marked.histories.get(id(target))) is not None:
+                self._extend_with_rows(history)
+                continue
             before = self.marked.folded if any(at >= 0 for _, at in rows) else 0
             given = []
             for k, (value, at) in enumerate(rows):
@@ -170,6 +180,16 @@ class Lists:
         for (target, _), columns in zip(lists, every, strict=True):
             for each in columns if len(columns) == 1 else zip(*columns, strict=True):
                 target.extend(each)
+
+    def _extend_with_rows(self, history: History) -> None:
+        """Have a list hold the rows that all iterations have appended."""
+        columns: list[list[Any]] = history.results(self.count)
+        for k, rows in enumerate(columns):
+            for j, numbers in enumerate(history.values):
+                if type(numbers[k]) is TracedArray:
+                    self._is_last(numbers[k], rows, j - history.step)
+        del history.target[-history.step :]
+        history.target.extend([put_together(history.pattern, iter(row), {}) for row in zip(*columns, strict=True)])
 
     def _column(self, given: Appended, results: LoopResults) -> Sequence[Any]:
         """The values that *given* is in all iterations."""

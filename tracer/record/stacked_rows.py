@@ -58,12 +58,12 @@ def _row(stack: Atom, k: int) -> Atom:
     return reshape(slice_axis(stack, 0, k, 1), stack.aval.shape[1:])
 
 
-def rows_of(stack: Atom, like: TracedArray, count: int, recorder: Any) -> list[TracedArray]:
-    """The rows of *stack* as arrays of the kind of *like*."""
+def rows_of(stack: Atom, like: TracedArray, count: int, recorder: Any, first: int = 0) -> list[TracedArray]:
+    """*count* rows of *stack*, from the *first* on, as arrays of the kind of *like*."""
     shown = Var(Aval(like.aval.dtype, like.aval.shape, like.aval.weak))  # for shape and dtype; a value is made later
     found: list[TracedArray] = []
     others: Others = {}
-    for k in range(count):
+    for k in range(first, first + count):
         row = TracedArray.__new__(TracedArray)
         row._storage = RowStorage(stack, k, like, recorder, others)
         row._steps, row._atom, row._version, row._uncertain = (), shown, -1, False

@@ -1,0 +1,418 @@
+"""Lists that a loop fills and reads at positions that data says: a loop node, whose values, gradients and errors are
+those of plain Python."""
+
+from __future__ import annotations
+
+import linecache
+import random
+import traceback
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tracegrad import compile_grad
+
+PARENTS = [0, 0, 0, 1, 1, 0, 3, 2, 5, 5, 8, 1, 3, 10, 13, 0, 7, 16, 2, 4, 19, 20, 1, 22, 21]
+ROOTED = (-1, *PARENTS[1:])
+FROM_THE_END = [-1] + [-k if k % 3 else 0 for k in range(1, 25)]
+OUT_OF_RANGE = [0] * 20 + [40] + [0] * 4
+TOO_FAR_BACK = [0] * 20 + [-21] + [0] * 4
+AS_ARRAY = np.array(PARENTS)
+X = np.linspace(0.1, 1.0, 25)
+
+
+# ---- one loop node -------------------------------------------------------------------------------------------------
+
+
+def numbers(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[PARENTS[k]]) + x[k])
+    return done[-1] + done[3]
+
+
+def iterated_parents(x):
+    done = [x[0]]
+    for p, v in zip(PARENTS, x, strict=True):
+        done.append(np.sin(done[p]) + v)
+    return np.sum(np.stack(done) ** 2)
+
+
+def arrays(x):
+    done = [x[:3]]
+    for k in range(1, 25):
+        q = done[PARENTS[k]]
+        done.append(np.sin(q) + x[k])
+    return np.sum(np.stack(done) ** 2) + q[0]
+
+
+def bones(x):
+    """The root has no parent."""
+    done = []
+    for k, parent in enumerate(ROOTED):
+        own = np.sin(x[k] * np.arange(1, 5).reshape(2, 2))
+        done.append(own if parent < 0 else done[parent] @ own)
+    return np.sum(np.stack(done) ** 2)
+
+
+def plain_root(x):
+    done = [np.eye(3)]
+    for k in range(1, 25):
+        done.append(done[PARENTS[k]] @ np.outer(x[:3], x[1:4]) * x[k] + 0.1)
+    return np.sum(np.stack(done))
+
+
+def computed(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[k // 2]) + x[k] * done[k * 7 % 11 % k])
+    return np.sum(np.stack(done))
+
+
+def before_it(x):
+    done = [x[0], x[1], x[0] * x[1]]
+    for k in range(3, 25):
+        done.append(np.sin(done[k // 3]) + x[k] * done[k - 2] + done[-1] * 0.1 + done[-3] + done[1])
+    return np.sum(np.stack(done)) + done[4]
+
+
+def from_the_end(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[FROM_THE_END[k]]) + x[k])
+    return done[-1] + done[3]
+
+
+def by_array(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[AS_ARRAY[k]]) + x[k])
+    return np.sum(np.stack(done))
+
+
+def by_int_of_array(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[int(AS_ARRAY[k])]) + x[k] * done[AS_ARRAY[k].item()])
+    return np.sum(np.stack(done))
+
+
+def by_length(x):
+    done = [x[0]]
+    for v in x:
+        done.append(np.sin(done[len(done) // 2]) + v)
+    return done[-1] + done[7]
+
+
+def two_lists(x):
+    a, b = [x[0]], [x[1], x[2]]
+    for k in range(1, 25):
+        a.append(np.tanh(a[k // 2] * x[3] + b[PARENTS[k]]))
+        b.append(b[k // 3] + a[PARENTS[k]] * a[k] + x[k])
+    return a[-1] + b[-1] + sum(a) * sum(b[3:9])
+
+
+def twice_in_an_iteration(x):
+    a = [x[0]]
+    for k in range(1, 25):
+        a.append(np.tanh(a[k // 2] * x[3]))
+        a.append(a[PARENTS[k]] * x[k] + a[-1])
+    return sum(a) + a[-1]
+
+
+def pairs(x):
+    done = [(x[0], x[:2])]
+    for k in range(1, 25):
+        a, b = done[PARENTS[k]]
+        done.append((np.sin(a) + x[k], b * a))
+    return done[-1][0] + done[3][1][1] + sum(np.sum(b) for a, b in done)
+
+
+def complex_numbers(x):
+    z = [x[0] * 1j]
+    for k in range(1, 25):
+        z.append(z[PARENTS[k]] * (0.5 + 0.5j) + x[k])
+    return np.abs(z[-1]) + z[3].real
+
+
+def asked(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        p = done[PARENTS[k]]
+        if p > 50.0:
+            p = -p
+        done.append(p * 0.9 + x[k])
+    return done[-1] + done[-4]
+
+
+def empty_at_first(x):
+    done = []
+    for k in range(25):
+        done.append(x[k] if k == 0 else done[PARENTS[k]] * x[k])
+    return done[-1] + done[7]
+
+
+def of_another_list(x):
+    table, s = [x[k] * x[24 - k] for k in range(25)], 0.0
+    for k in range(25):
+        s = s * 0.9 + table[PARENTS[PARENTS[k]]] * PARENTS[24 - k]
+    return s
+
+
+def name_of_the_last(x):
+    done, h = [x[:3] * 1.0], x[:3] * 1.0
+    for k in range(1, 25):
+        h = np.sin(h) + done[PARENTS[k]]
+        done.append(h)
+    h += 1.0
+    done[4] *= 2.0
+    return np.sum(np.stack(done))
+
+
+def read_in_an_inner_loop(x):
+    best = [x[0]]
+    for k in range(1, 25):
+        s = x[k]
+        for q in range(k):
+            s = s + best[q] * 0.1 * x[q]
+        best.append(s)
+    return best[-1]
+
+
+def made_in_a_loop(x):
+    s = 0.0
+    for i in range(20):
+        done = [x[i]]
+        for k in range(1, 20):
+            done.append(np.sin(done[PARENTS[k]]) + x[k])
+        s = s * 0.9 + done[-1] * done[5]
+    return s
+
+
+def long_list(x):
+    done = [x[0]]
+    for k in range(1, 400):
+        done.append(np.cos(done[k * 31 % 97 % k]) * x[k % 25] + 0.1)
+    return np.sum(np.stack(done)) + done[399]
+
+
+ROLLED = (
+    numbers, iterated_parents, arrays, bones, plain_root, computed, before_it, from_the_end, by_array, by_int_of_array,
+    by_length, two_lists, twice_in_an_iteration, pairs, complex_numbers, asked, empty_at_first, of_another_list,
+    name_of_the_last, read_in_an_inner_loop, made_in_a_loop, long_list,
+)  # fmt: skip
+
+
+# ---- iteration by iteration, since arrays are changed that have several names ---------------------------------------
+
+
+def row_written(x):
+    done = [x[:3] * 1.0]
+    for k in range(1, 25):
+        q = done[PARENTS[k]]
+        done.append(q * 0.9 + x[k])
+        q += 1.0
+    return np.sum(np.stack(done))
+
+
+def element_written_after(x):
+    done = [x[:3] * 1.0]
+    for k in range(1, 25):
+        q = done[PARENTS[k]]
+        done.append(q * 0.9 + x[k])
+    done[PARENTS[24]] += 5.0 * x[1]
+    return np.sum(q) + np.sum(done[-1])
+
+
+def appended_again(x):
+    done = [x[:3] * 1.0]
+    for k in range(1, 25):
+        done.append(done[PARENTS[k]])
+    done[3] += 1.0
+    return np.sum(np.stack(done))
+
+
+def written_once_appended(x):
+    done = [x[:3] * 1.0]
+    for k in range(1, 25):
+        h = np.sin(done[PARENTS[k]])
+        done.append(h)
+        h += x[k]
+    return np.sum(np.stack(done))
+
+
+def written_from_before(x):
+    first = x[:3] * 1.0
+    done = [first]
+    for k in range(1, 25):
+        done.append(np.sin(done[PARENTS[k]]) + x[k])
+        first += x[k]
+    return np.sum(np.stack(done))
+
+
+def now_and_then(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        if k % 3:
+            done.append(np.sin(done[PARENTS[k] // 2]) + x[k])
+    return done[-1]
+
+
+def now_this_and_now_that(x):
+    done, total = [x[0]], 0.0
+    for k in range(1, 25):
+        done.append(done[-1] * 0.9 + np.sin(x[k]))
+        total = total + done[k if k % 3 else k // 2]
+    return total
+
+
+def left_early(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        q = done[PARENTS[k]]
+        done.append(q + x[k])
+        if done[-1] > 4.0:
+            break
+    return done[-1] + done[len(done) // 2] + q
+
+
+AS_PYTHON = (
+    row_written, element_written_after, appended_again, written_once_appended, written_from_before, now_and_then,
+    now_this_and_now_that, left_early,
+)  # fmt: skip
+
+
+def check(f: Any, x: np.ndarray, rolled: bool | None, *more: Any) -> None:
+    compiled, move = compile_grad(f), np.random.default_rng(0).normal(size=x.shape)
+    for given in (x, x * 0.7):
+        for _ in range(2):
+            value, gradient = compiled.value_and_grad(given.copy(), *more)
+            np.testing.assert_allclose(value, f(given, *more), rtol=1e-12)
+        slope = (f(given + 1e-6 * move, *more) - f(given - 1e-6 * move, *more)) / 2e-6
+        np.testing.assert_allclose(np.sum(gradient * move), slope, rtol=1e-6, atol=1e-8)
+    if rolled is not None:
+        assert ("rolled: the loop at" in compiled.explain(x, *more, level="all")) == rolled
+
+
+@pytest.mark.parametrize("f", ROLLED)
+def test_a_list_that_is_read_anywhere_is_an_array(f):
+    check(f, X, True)
+
+
+@pytest.mark.parametrize("f", AS_PYTHON)
+def test_objects_are_those_of_python(f):
+    check(f, X, None)
+
+
+# ---- positions that are arguments ----------------------------------------------------------------------------------
+
+
+def by_argument(x, parents):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[parents[k]]) + x[k])
+    return np.sum(np.stack(done))
+
+
+def test_positions_of_an_argument():
+    compiled = compile_grad(by_argument)
+    for parents in (AS_ARRAY, np.arange(25) // 3, AS_ARRAY.astype(np.int32), -(np.arange(25) % 2)):
+        value, gradient = compiled.value_and_grad(X, parents)
+        np.testing.assert_allclose(value, by_argument(X, parents), rtol=1e-12)
+        shifts = 1e-6 * np.eye(25)
+        slopes = [(by_argument(X + s, parents) - by_argument(X - s, parents)) / 2e-6 for s in shifts]
+        np.testing.assert_allclose(gradient, slopes, rtol=1e-6)
+    for bad in (30, -30):
+        wrong = AS_ARRAY.copy()
+        wrong[17] = bad
+        with pytest.raises(IndexError, match="list index out of range"):
+            compiled.value_and_grad(X, wrong)
+    np.testing.assert_allclose(compiled.value_and_grad(X, AS_ARRAY)[0], by_argument(X, AS_ARRAY), rtol=1e-12)
+
+
+# ---- errors --------------------------------------------------------------------------------------------------------
+
+
+def too_high(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[OUT_OF_RANGE[k]]) + x[k])
+    return done[-1]
+
+
+def too_low(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[TOO_FAR_BACK[k]]) + x[k])
+    return done[-1]
+
+
+def next_one(x):
+    done = [x[0]]
+    for k in range(1, 25):
+        done.append(np.sin(done[k]) + x[k])
+    return done[-1]
+
+
+def of_none(x):
+    done = []
+    for k in range(25):
+        done.append(done[PARENTS[k]] + x[k])
+    return done[-1]
+
+
+@pytest.mark.parametrize("f", [too_high, too_low, next_one, of_none])
+def test_an_index_out_of_range(f):
+    places = []
+    for g in (f, compile_grad(f)):
+        with pytest.raises(IndexError, match="list index out of range") as caught:
+            g(X)
+        frames = [x for x in traceback.extract_tb(caught.value.__traceback__) if x.filename == __file__]
+        places.append(frames[-1].lineno)
+    assert places[0] == places[1]
+
+
+# ---- programs that are drawn ---------------------------------------------------------------------------------------
+
+
+def drawn(seed: int) -> tuple[Any, str]:
+    """A random function that fills lists and reads them anywhere, and its text."""
+    rng = random.Random(seed)
+    count = rng.choice([18, 20, 24])
+    shape = rng.choice(["", "", ":3", "0:2"])
+    lists = ["a", "b"][: rng.choice([1, 1, 2])]
+    starts = {name: rng.choice([1, 1, 2, 3]) for name in lists}
+    element = (lambda k: f"x[{k}]") if not shape else (lambda k: f"x[{shape}] * {k + 1}.0")
+    lines = ["def f(x):"]
+    for name in lists:
+        lines.append(f"    {name} = [{', '.join(element(k) for k in range(starts[name]))}]")
+    tables = [[rng.randrange(k + 1) for k in range(count)] for _ in range(2)]
+    lines += [f"    p, q = {tables[0]}, np.array({tables[1]})", "    s = 0.0", f"    for k in range({count}):"]
+
+    def read(name: str) -> str:
+        places = ["p[k]", "q[k]", "k // 2", "-1", "k", "-(p[k] + 1)", "p[k] // 2", "int(q[k])", "k * 5 % (k + 1)", "0"]
+        return f"{name}[{rng.choice(places)}]"
+
+    for name in lists:
+        for _ in range(rng.choice([1, 1, 2])):
+            reads = [read(rng.choice(lists)) for _ in range(rng.choice([1, 2, 3]))]
+            parts = [f"{rng.choice(['0.5', 'x[k]'])} * {text}" for text in reads]
+            wrapped = rng.choice(["np.sin({})", "np.tanh({})", "{}", "{} + x[k]"]).format(" + ".join(parts))
+            lines.append(f"        {name}.append({wrapped})")
+    if rng.random() < 0.5:
+        lines.append(f"        s = s * 0.5 + np.sum({read(lists[0])})")
+    total = " + ".join([f"np.sum(np.stack({name}) ** 2) + np.sum({name}[{rng.randrange(5)}])" for name in lists])
+    lines.append(f"    return s + {total}")
+    text = "\n".join(lines) + "\n"
+    name = f"<random histories {seed}>"
+    linecache.cache[name] = len(text), None, text.splitlines(True), name
+    scope: dict[str, Any] = {"np": np}
+    exec(compile(text, name, "exec"), scope)
+    return scope["f"], text
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_program(seed):
+    f, _ = drawn(seed)
+    check(f, np.random.default_rng(seed).uniform(0.2, 0.9, 25), None)

@@ -429,7 +429,6 @@ RUNS.add(Logged.result.__code__)
 def _recorder(logged: Logged, learned: Learned) -> Recorder:
     recorder = Recorder()
     recorder.float_settings = quiet_settings()
-    recorder.rolls = True
     recorder.trusts, recorder.repeatable, recorder.may_draw = learned.trusts and logged.trusts, True, True
     recorder.call_method, recorder.derives = call_method, True
     recorder.choices = logged.choices if config.select_branches else None

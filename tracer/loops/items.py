@@ -74,6 +74,24 @@ def _from_the_end(recorder: Recorder, container: list[Any], index: Any) -> Any:
     return index if back is None or back >= 0 else back
 
 
+def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) -> bool:
+    """Whether ``container[index] = value`` is an assignment of the next element of a list that a loop fills; then it is
+    done."""
+    marked: Marked | None = recorder.open_loops[-1] if recorder.open_loops else None
+    if marked is None or type(index) is not TracedArray or id(container) in recorder.loops.made_anew:
+        return False
+    form = marked.form(index.atom)
+    if form is None or form.slopes.keys() != {marked.number} or id(container) in marked.made:
+        return False
+    now = int(recorder.value(index.atom))
+    marked.filled[id(container)] = container, form, now
+    history = marked.histories.get(id(container))
+    if history is None or history.filling is None or not 0 <= now < len(container):
+        return False
+    history.assign(value, form, now)
+    return True
+
+
 def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:
     """``container[index] = value``."""
     if recorder.open_loops and type(container) is TracedArray:

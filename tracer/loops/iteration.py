@@ -23,7 +23,7 @@ from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
-from .histories import History
+from .histories import Filling, History
 from .holders import array_of, tape_of
 from .lessons import Lessons
 from .list_rows import writes_list
@@ -58,6 +58,9 @@ class EarlierWrites:
     places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
     histories: dict[int, Any] = field(default_factory=dict)  # lists that grow, and of which any element may be read
+    filled: dict[int, tuple[Any, int, int]] = field(default_factory=dict)  # lists, their next element, and the step
+    mixed: set[int] = field(default_factory=set)  # ids of lists of Python floats and of ``np.float64``
+    is_known: bool = False  # whether there was an iteration
     kept: dict[int, Any] = field(default_factory=dict)  # as of ``Changeable``
     holders: dict[int, Any] = field(default_factory=dict)  # objects that stay what they are, and whose tape goes on
 
@@ -109,7 +112,8 @@ class Iteration:
             self._carry_buffer(storage)
         for history in histories:
             history.marked, self.marked.histories[id(history.target)] = self.marked, history
-            self.marked.grows.setdefault(id(history.target), history.step)
+            if history.filling is None:
+                self.marked.grows.setdefault(id(history.target), history.step)
             for stack in history.stacks:
                 self._carry_buffer(stack._storage)
                 history.symbols.append(self.buffers[id(stack._storage)][1])
@@ -130,11 +134,14 @@ class Iteration:
         count = None if self.length is None else self.length.constant
         if count is None:
             return []
+        grows, mixed = self.learned.grows, self.learned.mixed
         lists = {id(x): (x, n) for name, n in getattr(self.loop, "filled", ()) if type(x := found.get(name)) is list}
-        lists.update({key: self.learned.grows.get(key, x) for key, x in lists.items()})
-        grows = self.learned.grows
-        lists.update({key: grows[key] for key in self.learned.histories if key in grows})
-        made = [History.of(x, step, count) for x, step in lists.values()]
+        if self.learned.is_known:
+            lists = {key: grows[key] for key in {**lists, **self.learned.histories} if key in grows}
+        made = [History.of(x, step, count, self.loop, key in mixed) for key, (x, step) in lists.items()]
+        for key, (target, place, sign) in self.learned.filled.items():
+            filling = Filling.at(target, place, sign)
+            made.append(History.of(target, 1, count, self.loop, key in mixed, filling))
         return [history for history in made if history is not None]
 
     def _carry_buffer(self, storage: Storage) -> None:
@@ -294,6 +301,8 @@ class Iteration:
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}
             lists.extend(results)
+            for history in self.marked.histories.values():
+                history.note_names(after.made.values())
             if (tape := tape_of(self.recorder)) is not None:
                 tape.ended(self)
         for outer in outer_loops:
@@ -361,6 +370,14 @@ class Iteration:
             if (type(value) is TracedArray and value._atom is leaf.symbol) or not self._is_only_added(leaf.symbol):
                 self.recorder.taught.uncounted.add((id(self.loop), name))
                 run_again(self.recorder, _NO_FLOAT)
+
+    def _keeps(self, found: Mapping[str, Any], history: History) -> bool:
+        """Whether a number of *history*, which may be a Python float, is kept, or more is done with one than adding."""
+        if not history.numbers:
+            return False
+        kept = [found.get(name) for name in self.loop.assigned] + [place.get() for place in self.places.values()]
+        named = any(type(x) is TracedArray and x._atom in history.numbers for x in kept)
+        return named or not all(self._is_only_added(x) for x in history.numbers if isinstance(x, Var))
 
     def _is_only_added(self, symbol: Var | None) -> bool:
         """Whether the iteration has done nothing with *symbol* but add, subtract and multiply, all of it in float64: so
@@ -443,7 +460,6 @@ class Iteration:
         new = {key: place for key, place in every.items() if key not in self.places}
         self.learned.places.update(new)
         appended = {key: (target, len(values)) for key, (target, *values) in marked.appends.items()}
-        self.learned.histories.update({key: x for key, x in marked.searched.items() if key in marked.appends})
         grown = appended != self.learned.grows and not marked.appends.keys().isdisjoint(marked.read)
         self.learned.grows = appended
         more = [storage for key, storage in self.marked.written.items() if key not in self.buffers]
@@ -452,13 +468,31 @@ class Iteration:
             arrays = {n: array_of(v) for n, v in found.items()}
             names = [n for n, v in arrays.items() if type(v) is TracedArray and v._storage is storage]
             self.lessons.written.update(names)
+        what = self._filled(found)
         if grown:  # a length, or a position from its end, is known now
-            return Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)
-        if writes_list(marked):
-            return Refusal.LOOP_SEEN(what="an array of a list is written", site=marked.site)
+            what = "a list is read and appended to"
+        elif writes_list(marked):
+            what = "an array of a list is written"
+        if what:
+            return Refusal.LOOP_SEEN(what=what, site=marked.site)
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None
+
+    def _filled(self, found: dict[str, Any]) -> str:
+        """Note lists that are filled; the reason why one cannot be an array, empty where there is none."""
+        marked, learned = self.marked, self.learned
+        learned.is_known = True
+        learned.histories.update({key: x for key, x in marked.searched.items() if key in marked.appends})
+        for key, (target, form, now) in marked.filled.items():
+            slope = form.slopes[marked.number]
+            if abs(slope) == 1:
+                learned.filled[key] = target, now + slope, slope
+        learned.mixed.update([key for key, history in marked.histories.items() if history.is_mixed])
+        for history in marked.histories.values():
+            if what := history.objection() or ("a number is kept" if self._keeps(found, history) else ""):
+                return what
+        return ""
 
     def _shared(self, values: dict[Any, list[Any]]) -> Reason | None:
         """Whether two arrays that are carried share memory at the end, so that they would have to go on doing so."""

@@ -21,7 +21,7 @@ from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .row_writes import value_of
-from .values import NUMBERS, put_together
+from .values import NUMBERS
 
 
 class Appended(NamedTuple):
@@ -46,7 +46,7 @@ class Lists:
         self._at: dict[int, int] = {}  # by the id of a value: where its stack is
         self._given: dict[int, Appended] = {}  # by the same
         self._columns: dict[int, list[Any]] = {}  # what it is in all iterations
-        if not marked.appends:
+        if not marked.appends and not marked.histories:
             return
         if length is None or length.constant is None or wanted.stops:
             self.reason = Refusal.LOOP_SEEN(what="a list is appended to", site=marked.site)
@@ -60,10 +60,7 @@ class Lists:
             ):
                 self.reason = Refusal.LOOP_SEEN(what="a list is appended to and changed", site=marked.site)
                 return
-            if (history := marked.histories.get(id(target))) is not None:
-                if what := history.objection():
-                    self.reason = Refusal.LOOP_SEEN(what=what, site=marked.site)
-                    return
+            if id(target) in marked.histories:
                 self.rows.append([])
                 continue
             found = []
@@ -158,12 +155,13 @@ class Lists:
     def extend(self, results: LoopResults) -> None:
         """Have the lists hold what all iterations have appended."""
         lists = []
+        for history in self.marked.histories.values():
+            self._extend_with_rows(history)
         for (target, *_), rows in zip(self.marked.appends.values(), self.rows, strict=True):
             for loop in self.home.open_loops:
                 if id(target) not in loop.made:
                     loop.refuse(Refusal.LOOP_SEEN(what="a list is appended to in a loop", site=self.marked.site))
-            if (history := self.marked.histories.get(id(target))) is not None:
-                self._extend_with_rows(history)
+            if id(target) in self.marked.histories:
                 continue
             before = self.marked.folded if any(at >= 0 for _, at in rows) else 0
             given = []
@@ -182,14 +180,16 @@ class Lists:
                 target.extend(each)
 
     def _extend_with_rows(self, history: History) -> None:
-        """Have a list hold the rows that all iterations have appended."""
-        columns: list[list[Any]] = history.results(self.count)
+        """Have a list hold the rows that all iterations have added."""
+        for loop in self.home.open_loops:
+            if id(history.target) not in loop.made:
+                loop.refuse(Refusal.LOOP_SEEN(what="a list is filled in a loop", site=self.marked.site))
+        columns = history.columns(self.count)
         for k, rows in enumerate(columns):
             for j, numbers in enumerate(history.values):
                 if type(numbers[k]) is TracedArray:
                     self._is_last(numbers[k], rows, j - history.step)
-        del history.target[-history.step :]
-        history.target.extend([put_together(history.pattern, iter(row), {}) for row in zip(*columns, strict=True)])
+        history.extend(columns)
 
     def _column(self, given: Appended, results: LoopResults) -> Sequence[Any]:
         """The values that *given* is in all iterations."""

@@ -55,6 +55,7 @@ class Marked:
         self.read: dict[int, Any] = {}  # lists that are read
         self.elements: dict[Any, Element] = {}  # of lists, that are read from the end
         self.searched: dict[int, Any] = {}  # lists of which data says what element is read
+        self.filled: dict[int, tuple[Any, Affine, int]] = {}  # by id: a list, the element that is assigned, and where
         self.histories: dict[int, History] = {}  # by the id of a list: its elements as rows of an array
         self.rows: dict[int, ListRow] = {}  # by id: rows that stand for arrays of lists
         self.reason: Reason | None = None
@@ -225,8 +226,8 @@ class Marked:
             loop.appends.setdefault(id(target), [target]).append(value)
         target.append(value)
         for loop in self.recorder.open_loops:
-            if id(target) in loop.histories:
-                loop.histories[id(target)].append(value)
+            if id(target) in loop.histories and loop.histories[id(target)].filling is None:
+                loop.histories[id(target)].add(value)
 
     def reads(self, target: Any, index: Any = None) -> None:
         """The list *target* is read: the element at *index*, or all else that it is."""

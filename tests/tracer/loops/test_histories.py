@@ -18,6 +18,7 @@ ROOTED = (-1, *PARENTS[1:])
 FROM_THE_END = [-1] + [-k if k % 3 else 0 for k in range(1, 25)]
 OUT_OF_RANGE = [0] * 20 + [40] + [0] * 4
 TOO_FAR_BACK = [0] * 20 + [-21] + [0] * 4
+CHILDREN = [min(24, k + 1 + (k * 7) % 5) for k in range(25)]
 AS_ARRAY = np.array(PARENTS)
 X = np.linspace(0.1, 1.0, 25)
 
@@ -197,10 +198,92 @@ def long_list(x):
     return np.sum(np.stack(done)) + done[399]
 
 
+def from_a_python_float(x):
+    done = [0.0]
+    for k in range(1, 25):
+        done.append(done[PARENTS[k]] * 0.5 + x[k])
+    return done[-1]
+
+
+def dicts(x):
+    done = [{"a": x[0], "b": x[1]}]
+    for k in range(1, 25):
+        d = done[PARENTS[k]]
+        done.append({"a": d["a"] * x[k], "b": d["b"] + x[k] * d["a"]})
+    return done[-1]["b"]
+
+
+def table(x):
+    T = [None] * 25
+    T[0] = x[0]
+    for k in range(1, 25):
+        T[k] = np.sin(T[PARENTS[k]]) + x[k]
+    return T[-1] + T[3] + sum(T)
+
+
+def table_from_none(x):
+    T = [None] * 25
+    for k in range(25):
+        T[k] = x[0] if k == 0 else T[PARENTS[k]] * 0.5 + x[k]
+    return T[-1] + T[3] + sum(T)
+
+
+def table_of_matrices(x):
+    T = [None] * 25
+    T[0] = np.eye(2)
+    for k in range(1, 25):
+        T[k] = T[PARENTS[k]] @ np.array([[np.cos(x[k]), -np.sin(x[k])], [np.sin(x[k]), np.cos(x[k])]])
+    return np.sum(T[-1]) + np.sum(T[3]) + np.sum(np.stack(T) ** 3)
+
+
+def table_from_the_end(x):
+    T = [None] * 25
+    T[24] = x[0]
+    for k in range(23, -1, -1):
+        T[k] = np.sin(T[CHILDREN[k]]) + x[k]
+    return T[0] + sum(T)
+
+
+def table_of_floats(x):
+    T = [0.0] * 25
+    for k in range(1, 25):
+        T[k] = T[PARENTS[k]] * 0.5 + x[k] + T[k - 1] * 0.1
+    return T[24] + T[5]
+
+
+def table_of_one_array(x):
+    T = [np.zeros(2)] * 25
+    for k in range(1, 25):
+        T[k] = T[PARENTS[k]] * 0.5 + x[k] + T[k - 1] * 0.1
+    return np.sum(T[24]) + np.sum(T[5])
+
+
+def table_read_near(x):
+    T = [None] * 26
+    T[0] = x[0]
+    T[1] = x[1]
+    for k in range(2, 25):
+        T[k] = np.sin(T[k - 1]) * T[k - 2] + x[k]
+    return T[24] + T[5]
+
+
+def table_and_name(x):
+    T = [None] * 25
+    T[0] = x[:3] * 1.0
+    for k in range(1, 25):
+        h = T[PARENTS[k]] * 0.5 + x[k]
+        T[k] = h
+    h += 1.0
+    T[3] *= 2.0
+    return np.sum(np.stack(T))
+
+
 ROLLED = (
     numbers, iterated_parents, arrays, bones, plain_root, computed, before_it, from_the_end, by_array, by_int_of_array,
     by_length, two_lists, twice_in_an_iteration, pairs, complex_numbers, asked, empty_at_first, of_another_list,
-    name_of_the_last, read_in_an_inner_loop, made_in_a_loop, long_list,
+    name_of_the_last, read_in_an_inner_loop, made_in_a_loop, long_list, from_a_python_float, dicts, table,
+    table_from_none, table_of_matrices, table_from_the_end, table_of_floats, table_of_one_array, table_read_near,
+    table_and_name,
 )  # fmt: skip
 
 
@@ -277,9 +360,53 @@ def left_early(x):
     return done[-1] + done[len(done) // 2] + q
 
 
+def python_float_divides(x):
+    done = [0.5]
+    for k in range(1, 25):
+        done.append(x[k] / done[PARENTS[k]])
+    return done[-1]
+
+
+def python_float_kept(x):
+    done = [0.0]
+    for k in range(1, 25):
+        q = done[PARENTS[k]]
+        done.append(q * 0.5 + x[k])
+    return done[-1] + q
+
+
+def dicts_changed_after(x):
+    done = [{"a": x[0], "b": x[1]}]
+    for k in range(1, 25):
+        d = done[PARENTS[k]]
+        n = {"a": d["a"] * x[k], "b": d["b"] + x[k] * d["a"]}
+        done.append(n)
+    n["a"] = 5.0 * x[3]
+    done[3]["b"] = x[7] * 7.0
+    return sum(q["b"] + q["a"] for q in done) + n["a"]
+
+
+def table_read_ahead(x):
+    T = [x[0]] * 25
+    for k in range(1, 25):
+        T[k] = T[CHILDREN[k]] * 0.5 + x[k]
+    return T[24] + sum(T)
+
+
+def never_appended(x):
+    flag = False
+    done = [x[0]]
+    for k in range(25):
+        if flag:
+            done.append(x[k] * done[k // 2])
+        s = x[k] + done[0]
+    return s + len(done)
+
+
 AS_PYTHON = (
     row_written, element_written_after, appended_again, written_once_appended, written_from_before, now_and_then,
-    now_this_and_now_that, left_early,
+    now_this_and_now_that, left_early, python_float_divides, python_float_kept, dicts_changed_after, table_read_ahead,
+    never_appended,
 )  # fmt: skip
 
 
@@ -362,11 +489,40 @@ def of_none(x):
     return done[-1]
 
 
-@pytest.mark.parametrize("f", [too_high, too_low, next_one, of_none])
-def test_an_index_out_of_range(f):
+def not_assigned_yet(x):
+    T = [None] * 25
+    T[0] = x[0]
+    for k in range(1, 25):
+        T[k] = T[CHILDREN[k]] * 0.5 + x[k]
+    return T[24]
+
+
+def table_too_short(x):
+    T = [None] * 20
+    T[0] = x[0]
+    for k in range(1, 25):
+        T[k] = T[PARENTS[k]] * 0.5 + x[k]
+    return T[19]
+
+
+def never_appended_and_read(x):
+    flag = False
+    done = [x[0]]
+    s = x[0]
+    for k in range(20):
+        if flag:
+            done.append(x[k])
+        s = s * 0.5 + done[PARENTS[k] // 9]
+    return s
+
+
+@pytest.mark.parametrize(
+    "f", [too_high, too_low, next_one, of_none, not_assigned_yet, table_too_short, never_appended_and_read]
+)
+def test_errors_are_those_of_python(f):
     places = []
     for g in (f, compile_grad(f)):
-        with pytest.raises(IndexError, match="list index out of range") as caught:
+        with pytest.raises((IndexError, TypeError), match=r"out of range|unsupported operand") as caught:
             g(X)
         frames = [x for x in traceback.extract_tb(caught.value.__traceback__) if x.filename == __file__]
         places.append(frames[-1].lineno)
@@ -404,15 +560,37 @@ def drawn(seed: int) -> tuple[Any, str]:
         lines.append(f"        s = s * 0.5 + np.sum({read(lists[0])})")
     total = " + ".join([f"np.sum(np.stack({name}) ** 2) + np.sum({name}[{rng.randrange(5)}])" for name in lists])
     lines.append(f"    return s + {total}")
-    text = "\n".join(lines) + "\n"
-    name = f"<random histories {seed}>"
+    return compiled_text("\n".join(lines) + "\n", f"<random histories {seed}>")
+
+
+def compiled_text(text: str, name: str) -> tuple[Any, str]:
     linecache.cache[name] = len(text), None, text.splitlines(True), name
     scope: dict[str, Any] = {"np": np}
     exec(compile(text, name, "exec"), scope)
     return scope["f"], text
 
 
+def drawn_table(seed: int) -> tuple[Any, str]:
+    """A random function that assigns the elements of a list in order, from either end, and reads those before."""
+    rng = random.Random(seed)
+    count, first, shape = rng.choice([18, 22, 25]), rng.choice([1, 1, 2]), rng.choice(["", ":3"])
+    backwards = rng.random() < 0.4
+    element = (lambda k: f"x[{k}]") if not shape else (lambda k: f"x[{shape}] * {k + 1}.0")
+    at = (lambda k: f"{count} - 1 - ({k})") if backwards else str
+    lines = ["def f(x):", f"    t = {rng.choice(['[None]', '[0.0]', '[x[0]]'])} * {count}"]
+    lines += [f"    t[{at(k)}] = {element(k)}" for k in range(first)]
+    lines.append(f"    p, q = {[rng.randrange(max(k, 1)) for k in range(count)]}, np.arange({count}) // 3")
+    numbers = f"range({count - first - 1}, -1, -1)" if backwards else f"range({first}, {count})"
+    lines += [f"    for k in {numbers}:", f"        j = {at('k')}"]
+    reads = [f"t[{at(rng.choice(['p[j]', 'q[j]', 'j // 2', 'j - 1', '0']))}]" for _ in range(rng.choice([1, 2, 3]))]
+    parts = " + ".join([f"{rng.choice(['0.5', 'x[j]'])} * {text}" for text in reads])
+    lines.append(f"        t[k] = {rng.choice(['np.sin({})', '{}', '{} + x[k]']).format(parts)}")
+    lines.append(f"    return np.sum(np.stack(t) ** 2) + np.sum(t[{rng.randrange(5)}]) + np.sum(t[-2])")
+    return compiled_text("\n".join(lines) + "\n", f"<random tables {seed}>")
+
+
+@pytest.mark.parametrize("draw", [drawn, drawn_table])
 @pytest.mark.parametrize("seed", range(40))
-def test_random_program(seed):
-    f, _ = drawn(seed)
+def test_random_program(seed, draw):
+    f, _ = draw(seed)
     check(f, np.random.default_rng(seed).uniform(0.2, 0.9, 25), None)

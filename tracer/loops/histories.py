@@ -21,7 +21,7 @@ from ..ops.shape import reshape, zeros
 from ..record.array import A_PART, FUNCTIONS, TracedArray, class_of, constant, wrap, wrap_array
 from ..record.buffers import PickStep
 from ..record.recorder import Recorder
-from ..record.stacked_rows import rows_of
+from ..record.stacked_rows import are_rows, rows_of
 from .list_rows import freeze
 from .positions import Affine, bounds
 from .row_writes import value_of
@@ -253,6 +253,8 @@ class History:
         columns: list[list[Any]] = []
         for kind, stack in zip(self.kinds, self.stacks, strict=True):
             columns.append(rows_of(stack._storage.atom, _as_kind(kind), self.step * count, home, self.first))
+        if isinstance(self.pattern, Like) and self.filling is None and not self.has_floats:
+            are_rows(columns[0], self.target[: self.first])
         if self.is_held:
             freeze(home, [*self.before, *[x for column in columns for x in column]])
         return columns

@@ -81,6 +81,14 @@ def stand_in(rows: list[Any], values: Mapping[int, Any]) -> None:
             others[k] = value._storage, value._storage.version
 
 
+def are_rows(rows: Sequence[Any], values: Sequence[Any]) -> None:
+    """Note that *values* are equal to the first rows of the stack that has *rows*."""
+    others = rows[0]._storage.others
+    for k, value in enumerate(values):
+        if type(value) is TracedArray and not value._steps:
+            others[k] = value._storage, value._storage.version
+
+
 def _run(items: Sequence[Any], start: int) -> int:
     """The number of *items* from *start* on that are rows of one stack, in order and unwritten."""
     first = _row_of(items, start)

@@ -239,6 +239,17 @@ def written_into(parts: Sequence[Any]) -> list[str]:
     return [text for text in found if text not in bound]
 
 
+def _is_near(index: ast.expr) -> bool:
+    """Whether *index* is a variable and a number: a counter, most likely, so the element is always as far from the last
+    one."""
+    return (
+        isinstance(index, ast.BinOp)
+        and isinstance(index.left, ast.Name)
+        and isinstance(index.right, ast.Constant)
+        and isinstance(index.op, ast.Add | ast.Sub)
+    )
+
+
 def filled_in(parts: Sequence[Any]) -> dict[str, int]:
     """The variables to which *parts* append, and of which they read an element that is not always the same one, and how
     many calls append."""
@@ -248,7 +259,7 @@ def filled_in(parts: Sequence[Any]) -> dict[str, int]:
     read = {
         node.value.id for node in nodes
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load)
-        and any(isinstance(x, ast.Name) for x in ast.walk(node.slice))
+        and any(isinstance(x, ast.Name) for x in ast.walk(node.slice)) and not _is_near(node.slice)
     }  # fmt: skip
     return {text: targets.count(text) for text in dict.fromkeys(targets) if text in read}
 

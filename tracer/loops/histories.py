@@ -1,5 +1,5 @@
 """Lists that a loop fills and reads at positions that data says: ``done.append(f(done[parent[k]]))``, and
-``table[k] = f(table[parent[k]])``, one element after the other.
+``table[k] = f(table[parent[k]])``, one element after the other; or, where all elements are alike, anywhere.
 
 The elements are rows of arrays, one for each number in an element, which are carried: those that are there before the
 loop, and room for those that its iterations add.  An append writes a row, a read gathers one.  After the loop the list
@@ -15,7 +15,6 @@ import numpy as np
 
 from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, Var, strong
-from ..ir.refusals import Refusal
 from ..ops.elementwise import F, broadcast_to, cast
 from ..ops.shape import reshape, zeros
 from ..record.array import A_PART, FUNCTIONS, TracedArray, class_of, constant, wrap, wrap_array
@@ -50,7 +49,8 @@ def position_in(recorder: Recorder, index: TracedArray, length: Affine, negative
 
 
 class Filling(NamedTuple):
-    """A list that a loop assigns element by element: row 0 is its element ``base``, the others follow with ``sign``."""
+    """A list that a loop assigns element by element: row 0 is its element ``base``, the others follow with ``sign``.
+    0: it is assigned anywhere, and all of it is there."""
 
     target: list[Any]
     base: int
@@ -67,11 +67,15 @@ class Filling(NamedTuple):
 
     def elements(self) -> list[Any]:
         """Those that are there."""
+        if not self.sign:
+            return list(self.target)
         return [self.target[self.base + self.sign * row] for row in range(self.first)]
 
     def has_room(self, count: int) -> bool:
         """Whether there are *count* more."""
-        return self.first > 0 and 0 <= self.base + self.sign * (self.first + count - 1) < len(self.target)
+        return not self.sign or (
+            self.first > 0 and 0 <= self.base + self.sign * (self.first + count - 1) < len(self.target)
+        )
 
 
 class History:
@@ -95,6 +99,8 @@ class History:
         self.numbers: set[Atom] = set()  # that were read as ``np.float64``, and may be a Python float
         self.has_floats = False  # whether such a float is among the elements
         self.is_mixed = False  # whether a ``np.float64`` was added to Python floats
+        self.is_broken = False  # whether something was added that it cannot hold
+        self.is_behind = False  # whether the list does not hold all that was assigned
         self.is_held = False  # whether an array that was read is known by a name after the loop
 
     @classmethod
@@ -117,37 +123,61 @@ class History:
             stack = FUNCTIONS[np.stack]([numbers[k] for _, numbers in every])
             shape = count * step, *kind.shape
             room = constant(np.zeros(shape, kind.dtype)) if kind.dtype.kind == "c" else zeros(shape, kind.dtype)
-            stacks.append(FUNCTIONS[np.concatenate]([stack, wrap_array(room)]))
+            stacks.append(FUNCTIONS[np.concatenate]([stack, wrap_array(room)]) if count * step else stack)
         made = cls(target, elements, step, every[0][0], kinds, stacks, filling, loop)
         made.has_floats = mixed and any(class_of_number(x) is float for _, numbers in every for x in numbers)
         return made
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the list is assigned anywhere."""
+        return self.filling is not None and not self.filling.sign
 
     # ---- in the marked iteration -----------------------------------------------------------------------------------
 
     def length(self) -> Affine:
         """The number of rows now."""
+        if self.is_whole:
+            return Affine(self.first)
         return Affine(self.first + len(self.values), {self.marked.number: self.step})
 
-    def add(self, value: Any) -> None:
-        """*value* is added to the list."""
+    def add(self, value: Any, place: Atom | None = None) -> None:
+        """*value* is added to the list, or is row *place* of it."""
         pattern, numbers = _numbers(value)
-        if self.marked.recorder.open_loops[-1] is not self.marked or not alike(pattern, self.pattern):
+        loops = self.marked.recorder.open_loops
+        if self.is_broken:
+            return
+        if not (self.is_whole or loops[-1] is self.marked) or not alike(pattern, self.pattern):
             self.is_mixed = alike(_as_float64(pattern), _as_float64(self.pattern))
             self.refuse("unlike values are added to a list")
             return
-        place = cast(value_of(self.length(), {}), INT)
+        self.is_behind |= loops[-1] is not self.marked
+        place = cast(value_of(self.length(), {}), INT) if place is None else place
         self.values.append(numbers)
         for kind, stack, x in zip(self.kinds, self.stacks, numbers, strict=True):
             storage = stack._storage
             if type(x) is TracedArray and class_of(x) is np.ndarray:
                 self.arrays.append((x, x._storage, x._storage.version))
             row = broadcast_to(strong(atom_of(x)), (1, *kind.shape))
+            loops[-1].writes(storage)
             storage.atom = PickStep((0,), (place,)).put(storage.atom, row)
             storage.version += 1
 
-    def assign(self, value: Any, form: Affine, now: int) -> None:
-        """*value* is assigned to the element at *form*, *now* at a certain place."""
+    def assign(self, value: Any, index: Any, form: Affine | None, now: int) -> bool:
+        """Whether *value* was assigned to the element at *index*, which is *form* and *now* at a certain place."""
         assert self.filling is not None
+        of_numbers = self.is_whole and all(kind.kind is not np.ndarray for kind in self.kinds)
+        if self.is_broken or not (of_numbers or self.marked.recorder.open_loops[-1] is self.marked):
+            return False
+        if self.is_whole:
+            place = Lit(now % self.first, INT) if type(index) is int else self._place(index)
+            if place is None:
+                return False
+            self.add(value, place)
+            self.target[now] = value
+            return True
+        if form is None:
+            return False
         row = form.plus(Affine(-self.filling.base)).times(self.filling.sign)
         if self.assigned is not None or row != self.length():
             self.refuse("elements of a list are assigned in another order")
@@ -155,18 +185,23 @@ class History:
             self.add(value)
         self.target[now] = value
         self.assigned = now, value
+        return True
 
     def item(self, index: Any) -> Any:
         """The element at *index*; NotImplemented where there is none, or more than one."""
         place: Atom | None = None
+        if self.is_broken:
+            return NotImplemented
         if type(index) is int:
             row = Affine(index) if index >= 0 else self.length().plus(Affine(index))
-            if self.filling is not None:
+            if self.is_whole:
+                place = Lit(index % self.first, INT) if -self.first <= index < self.first else None
+            elif self.filling is not None:
                 at = index if index >= 0 else index + len(self.target)
                 row = Affine((at - self.filling.base) * self.filling.sign)
-            if 0 <= row.offset < self.first and not row.slopes:
+            if 0 <= row.offset < self.first and not row.slopes and not self.is_whole:
                 return self.target[index]
-            if row.slopes and row.offset >= 0:
+            if row.slopes and row.offset >= 0 and not self.is_whole:
                 place = cast(value_of(row, {}), INT)
         elif type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1:
             place = self._place(index)
@@ -179,7 +214,7 @@ class History:
     def _place(self, index: TracedArray) -> Atom | None:
         """The row of the element at *index*, which data decides."""
         recorder = self.marked.recorder
-        if self.filling is None:
+        if self.filling is None or self.is_whole:
             return position_in(recorder, index, self.length())
         row = F.sub(reshape(cast(index.atom, INT), ()), Lit(self.filling.base, INT))
         known = recorder.range_of(index.atom)
@@ -216,10 +251,20 @@ class History:
                 self.marked.recorder.loops.made_anew[id(x)] = x, self.loop
 
     def refuse(self, what: str) -> None:
-        self.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.marked.site))
+        """From here on the list is what it is for Python, for the rest of the iteration."""
+        self._catch_up()
+        self.is_broken = True
+        self.marked.recorder.open_loops[-1].refuse_seen(what)
+
+    def _catch_up(self) -> None:
+        """Have the list hold what loops within the iteration have assigned."""
+        if self.is_behind:
+            self.extend(self.columns(0))
+        self.is_behind = False
 
     def leave(self) -> None:
         """The iteration stands for itself: arrays that were read of the list are those that are in it."""
+        self._catch_up()
         if self.rows:
             freeze(self.marked.recorder, _arrays_in(self.target))
 
@@ -229,7 +274,9 @@ class History:
         """The reason why no loop can be made of the iteration; empty where there is none."""
         written = self.marked.written
         added = self.marked.appended_to(self.target) if self.filling is None else len(self.values)
-        if added != self.step or (self.filling is not None and id(self.target) in self.marked.appends):
+        if self.is_whole:
+            self.is_held = True
+        elif added != self.step or (self.filling is not None and id(self.target) in self.marked.appends):
             return "a list is added to now and then"
         if id(self.target) in self.marked.read or any(x.owner is self.target for x in self.marked.places.values()):
             return "a list is read and added to"
@@ -251,8 +298,9 @@ class History:
         """The numbers in what *count* iterations have added, those of one place after those of another."""
         home = self.marked.recorder
         columns: list[list[Any]] = []
+        first, size = (0, self.first) if self.is_whole else (self.first, self.step * count)
         for kind, stack in zip(self.kinds, self.stacks, strict=True):
-            columns.append(rows_of(stack._storage.atom, _as_kind(kind), self.step * count, home, self.first))
+            columns.append(rows_of(stack._storage.atom, _as_kind(kind), size, home, first))
         if isinstance(self.pattern, Like) and self.filling is None and not self.has_floats:
             are_rows(columns[0], self.target[: self.first])
         if self.is_held:
@@ -269,6 +317,9 @@ class History:
             self.target.extend(found)
             return
         for k, element in enumerate(found):
+            if self.is_whole:
+                self.target[k] = element
+                continue
             self.target[self.filling.base + self.filling.sign * (self.first + k)] = element
 
 

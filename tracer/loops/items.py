@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import INT
-from ..ir.graph import Lit, Var
+from ..ir.graph import Atom, Lit, Var
 from ..ops.elementwise import F, cast
 from ..ops.shape import iota
 from ..record.array import TracedArray, constant, wrap, wrap_array
@@ -77,19 +77,36 @@ def _from_the_end(recorder: Recorder, container: list[Any], index: Any) -> Any:
 def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) -> bool:
     """Whether ``container[index] = value`` is an assignment of the next element of a list that a loop fills; then it is
     done."""
-    marked: Marked | None = recorder.open_loops[-1] if recorder.open_loops else None
-    if marked is None or type(index) is not TracedArray or id(container) in recorder.loops.made_anew:
+    marked: Marked = recorder.open_loops[-1]
+    history = _history(recorder, container)
+    index = index.array() if type(index) is TracedInt else index
+    traced = type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1
+    if not traced and not (type(index) is int and history is not None and history.is_whole):
         return False
-    form = marked.form(index.atom)
-    if form is None or form.slopes.keys() != {marked.number} or id(container) in marked.made:
+    if id(container) in recorder.loops.made_anew or id(container) in marked.made:
         return False
-    now = int(recorder.value(index.atom))
-    marked.filled[id(container)] = container, form, now
-    history = marked.histories.get(id(container))
-    if history is None or history.filling is None or not 0 <= now < len(container):
+    form, now = (marked.form(index.atom), int(recorder.value(index.atom))) if traced else (None, index)
+    if form is not None and form.slopes.keys() == {marked.number} and id(container) not in marked.filled:
+        marked.filled[id(container)] = container, form, now
+    elif traced and not _goes_round(marked, index):
+        marked.scattered[id(container)] = container
+    for outer in recorder.open_loops[:-1] if traced else ():
+        if id(container) not in outer.made:
+            outer.scattered[id(container)] = container
+    if history is None or history.filling is None or not -len(container) <= now < len(container):
         return False
-    history.assign(value, form, now)
-    return True
+    return history.assign(value, index, form, now)
+
+
+def _goes_round(marked: Marked, index: TracedArray) -> bool:
+    """Whether *index* is `k % n`: the iterations may be alike with values carried through n of them, which is faster
+    than an array of these (a heuristic)."""
+    node = marked.node_of(index.atom)
+    while node is not None and node.prim.name in ("cast", "reshape"):
+        node = marked.node_of(node.inputs[0])
+    if node is None or node.prim.name != "remainder":
+        return False
+    return marked.form(node.inputs[0]) is not None and isinstance(node.inputs[1], Lit)
 
 
 def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:
@@ -115,7 +132,10 @@ def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     form = recorder.open_loops[-1].form(index.atom)
     low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
     sure = low is not None and high is not None and low >= 0 and high < len(container)
-    place = cast(index.atom, INT) if sure else position_in(recorder, index, Affine(len(container)))
+    if sure:
+        place: Atom | None = cast(index.atom, INT)
+    else:
+        place = None if form is not None else position_in(recorder, index, Affine(len(container)))
     if place is None:
         return container[index]
     if isinstance(place, Var):

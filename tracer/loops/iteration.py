@@ -59,6 +59,7 @@ class EarlierWrites:
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
     histories: dict[int, Any] = field(default_factory=dict)  # lists that grow, and of which any element may be read
     filled: dict[int, tuple[Any, int, int]] = field(default_factory=dict)  # lists, their next element, and the step
+    scattered: dict[int, Any] = field(default_factory=dict)  # lists any element of which may be assigned
     mixed: set[int] = field(default_factory=set)  # ids of lists of Python floats and of ``np.float64``
     is_known: bool = False  # whether there was an iteration
     kept: dict[int, Any] = field(default_factory=dict)  # as of ``Changeable``
@@ -139,8 +140,13 @@ class Iteration:
         if self.learned.is_known:
             lists = {key: grows[key] for key in {**lists, **self.learned.histories} if key in grows}
         made = [History.of(x, step, count, self.loop, key in mixed) for key, (x, step) in lists.items()]
-        for key, (target, place, sign) in self.learned.filled.items():
-            filling = Filling.at(target, place, sign)
+        fillings = {key: Filling.at(*filled) for key, filled in self.learned.filled.items()}
+        fillings.update({key: Filling(x, 0, 0, len(x)) for key, x in self.learned.scattered.items()})
+        outer = [key for loop in self.recorder.open_loops for key in loop.histories]
+        for key, filling in fillings.items():
+            if key in outer:
+                continue
+            target = filling.target
             made.append(History.of(target, 1, count, self.loop, key in mixed, filling))
         return [history for history in made if history is not None]
 
@@ -488,6 +494,8 @@ class Iteration:
             slope = form.slopes[marked.number]
             if abs(slope) == 1:
                 learned.filled[key] = target, now + slope, slope
+        read_ahead = {key: h.target for key, h in marked.histories.items() if h.filling and key in marked.read}
+        learned.scattered.update({**marked.scattered, **read_ahead})
         learned.mixed.update([key for key, history in marked.histories.items() if history.is_mixed])
         for history in marked.histories.values():
             if what := history.objection() or ("a number is kept" if self._keeps(found, history) else ""):

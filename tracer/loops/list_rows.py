@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..record.array import A_PART, TracedArray
+from ..record.array import A_PART, TracedArray, class_of
 from ..record.buffers import Storage
 from ..record.recorder import Recorder
 from .positions import Affine
@@ -60,7 +60,7 @@ def part_of_list(recorder: Recorder, row: TracedArray, items: Sequence[Any]) -> 
 def freeze(recorder: Recorder, items: Iterable[Any]) -> None:
     """The arrays *items* may not be written any more."""
     for item in items:
-        if type(item) is TracedArray and item._storage.owner is None:
+        if type(item) is TracedArray and class_of(item) is np.ndarray and item._storage.owner is None:
             item._storage.owner = A_PART
     note_plain(recorder, items)
 

@@ -48,6 +48,8 @@ class Lists:
         self._columns: dict[int, list[Any]] = {}  # what it is in all iterations
         if not marked.appends and not marked.histories:
             return
+        whole = [history for history in marked.histories.values() if history.is_whole]
+        after.parts_taken.update([id(storage) for history in whole for _, storage, _ in history.arrays])
         if length is None or length.constant is None or wanted.stops:
             self.reason = Refusal.LOOP_SEEN(what="a list is appended to", site=marked.site)
             return
@@ -187,7 +189,7 @@ class Lists:
         columns = history.columns(self.count)
         for k, rows in enumerate(columns):
             for j, numbers in enumerate(history.values):
-                if type(numbers[k]) is TracedArray:
+                if type(numbers[k]) is TracedArray and not history.is_whole:
                     self._is_last(numbers[k], rows, j - history.step)
         history.extend(columns)
 

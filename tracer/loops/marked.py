@@ -56,6 +56,7 @@ class Marked:
         self.elements: dict[Any, Element] = {}  # of lists, that are read from the end
         self.searched: dict[int, Any] = {}  # lists of which data says what element is read
         self.filled: dict[int, tuple[Any, Affine, int]] = {}  # by id: a list, the element that is assigned, and where
+        self.scattered: dict[int, Any] = {}  # lists of which data says what element is assigned
         self.histories: dict[int, History] = {}  # by the id of a list: its elements as rows of an array
         self.rows: dict[int, ListRow] = {}  # by id: rows that stand for arrays of lists
         self.reason: Reason | None = None
@@ -208,6 +209,7 @@ class Marked:
 
     def wrote(self, owner: Any, key: Any) -> None:
         """Attribute or item *key* of *owner* is about to be written."""
+        self.changes(owner)
         for loop in self.recorder.open_loops:
             if id(owner) not in loop.made:
                 place = WrittenPlace(owner, key)
@@ -216,8 +218,17 @@ class Marked:
                 else:
                     loop.places[place.id] = place
 
+    def changes(self, target: Any) -> None:
+        """*target* is about to be changed, or read, otherwise than its history knows."""
+        for loop in self.recorder.open_loops:
+            if id(target) in loop.histories:
+                loop.histories[id(target)].refuse("a list is changed")
+
     def append(self, target: list[Any], value: Any) -> None:
         """Append *value* to *target*."""
+        known = [loop.histories[id(target)] for loop in self.recorder.open_loops if id(target) in loop.histories]
+        if any(history.filling is not None for history in known):
+            self.changes(target)
         for loop in self.recorder.open_loops:
             if id(target) in loop.made:
                 continue
@@ -237,6 +248,8 @@ class Marked:
             if type(index) is TracedArray and (id(target) in loop.grows or loop.form(index.atom) is None):
                 loop.searched[id(target)] = target
             key = index + loop.appended_to(target) if type(index) is int and index < 0 else None
+            if key is None and id(target) in loop.histories:
+                loop.histories[id(target)].refuse("a list is read and added to")
             if key is None or loop is not self:
                 loop.read[id(target)] = target
             elif key < 0:

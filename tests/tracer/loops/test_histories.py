@@ -19,6 +19,7 @@ FROM_THE_END = [-1] + [-k if k % 3 else 0 for k in range(1, 25)]
 OUT_OF_RANGE = [0] * 20 + [40] + [0] * 4
 TOO_FAR_BACK = [0] * 20 + [-21] + [0] * 4
 CHILDREN = [min(24, k + 1 + (k * 7) % 5) for k in range(25)]
+CLASSES = np.array([(k * 11) % 7 for k in range(25)])
 AS_ARRAY = np.array(PARENTS)
 X = np.linspace(0.1, 1.0, 25)
 
@@ -278,12 +279,106 @@ def table_and_name(x):
     return np.sum(np.stack(T))
 
 
+def table_read_ahead(x):
+    T = [x[0]] * 25
+    for k in range(1, 25):
+        T[k] = T[CHILDREN[k]] * 0.5 + x[k]
+    return T[24] + sum(T)
+
+
+def ring(x):
+    s = [x[0], x[1] * 2, x[2], x[0] * x[1], x[3] + 1]
+    e = 0.0
+    for t in range(25):
+        d = x[t] - s[t % 5]
+        e = e + d**2 * s[t % 5]
+        s[t % 5] = s[t % 5] + x[1] * d
+    return e + s[3]
+
+
+def assigned_anywhere(x):
+    s = [x[k] for k in range(7)]
+    for t in range(25):
+        s[CLASSES[t]] = np.sin(s[PARENTS[t] // 4]) + x[t]
+    return sum(s) + s[2]
+
+
+def arrays_assigned_anywhere(x):
+    s = [x[:3] * k for k in range(7)]
+    for t in range(25):
+        h = np.sin(s[PARENTS[t] // 4]) + x[t]
+        s[CLASSES[t]] = h
+    return sum(np.sum(q) for q in s)
+
+
+def elements_swapped(x):
+    s = [x[k] for k in range(25)]
+    for t in range(24):
+        i, j = t, PARENTS[t]
+        s[i], s[j] = s[j] * 0.9, s[i]
+    return sum(v * k for k, v in enumerate(s))
+
+
+def sums_by_class(x):
+    acc = [0.0] * 7
+    for t in range(25):
+        acc[CLASSES[t]] += x[t]
+    return sum(a * a for a in acc)
+
+
+def first_and_last_assigned(x):
+    acc = [x[0]] * 7
+    for t in range(25):
+        acc[CLASSES[t]] = acc[PARENTS[t] // 4] * 0.3 + x[t]
+        acc[0] = acc[0] * 0.9 + acc[-1]
+    return sum(a * a for a in acc)
+
+
+def assigned_in_an_inner_loop(x):
+    s = [x[k] for k in range(20)]
+    e = 0.0
+    for t in range(20):
+        for c in range(18):
+            s[CLASSES[c]] = np.sin(s[PARENTS[c] // 4]) + x[t] * s[c]
+        e = e * 0.9 + s[PARENTS[t]]
+    return e + sum(s)
+
+
+def read_after_another_kind(x):
+    done = [0.0]
+    s = 0.0
+    for k in range(1, 25):
+        done.append(done[PARENTS[k]] * 0.5 + x[k])
+        s = s * 0.9 + done[-1] + done[k]
+    return s
+
+
+def table_of_floats_read_again(x):
+    T = [0.0] * 25
+    s = 0.0
+    for k in range(1, 25):
+        T[k] = T[PARENTS[k]] * 0.5 + x[k]
+        s = s * 0.9 + T[k] * 2.0 + T[PARENTS[k]]
+    return s
+
+
+def kinds_of_parts(x):
+    done = [(x[0], x[:2])]
+    for k in range(1, 25):
+        a, b = done[PARENTS[k]]
+        done.append((np.sin(a) + x[k], b * a))
+    assert type(done[0][0]) is np.float64 and type(done[4][0]) is np.float64 and type(a) is np.float64
+    return done[-1][0]
+
+
 ROLLED = (
     numbers, iterated_parents, arrays, bones, plain_root, computed, before_it, from_the_end, by_array, by_int_of_array,
     by_length, two_lists, twice_in_an_iteration, pairs, complex_numbers, asked, empty_at_first, of_another_list,
     name_of_the_last, read_in_an_inner_loop, made_in_a_loop, long_list, from_a_python_float, dicts, table,
     table_from_none, table_of_matrices, table_from_the_end, table_of_floats, table_of_one_array, table_read_near,
-    table_and_name,
+    table_and_name, table_read_ahead, ring, assigned_anywhere, arrays_assigned_anywhere, elements_swapped,
+    sums_by_class, first_and_last_assigned, assigned_in_an_inner_loop, read_after_another_kind,
+    table_of_floats_read_again, kinds_of_parts,
 )  # fmt: skip
 
 
@@ -386,13 +481,6 @@ def dicts_changed_after(x):
     return sum(q["b"] + q["a"] for q in done) + n["a"]
 
 
-def table_read_ahead(x):
-    T = [x[0]] * 25
-    for k in range(1, 25):
-        T[k] = T[CHILDREN[k]] * 0.5 + x[k]
-    return T[24] + sum(T)
-
-
 def never_appended(x):
     flag = False
     done = [x[0]]
@@ -403,10 +491,164 @@ def never_appended(x):
     return s + len(done)
 
 
+def names_of_arrays_assigned(x):
+    s = [x[:3] * k for k in range(7)]
+    a = s[6]
+    for t in range(25):
+        h = np.sin(s[PARENTS[t] // 4]) + x[t]
+        s[CLASSES[t]] = h
+    h += 1.0
+    a *= 2.0
+    s[1] += 5.0
+    return sum(np.sum(q) for q in s) + np.sum(a)
+
+
+def kinds_that_change(x):
+    done = [0.0, 1.0]
+    s = 0.0
+    for k in range(2, 25):
+        done.append(done[PARENTS[k]] / 2.0 * x[k] if k != 4 else np.array([1.0, 2.0]) @ x[:2] * np.ones(1)[0])
+        s = s * 0.9 + done[-1] + done[k]
+    return s
+
+
+def int_assigned_once(x):
+    T = [x[k] for k in range(20)]
+    s = 0.0
+    for t in range(20):
+        for c in range(18):
+            T[CLASSES[c]] = T[PARENTS[c] // 2] * 0.5 + x[c]
+        if t == 7:
+            T[3] = 5
+        s = s * 0.9 + T[PARENTS[t]] * 2.0 + T[3]
+    return s
+
+
+def arrays_assigned_in_an_inner_loop(x):
+    T = [x[:2] * k for k in range(20)]
+    s = 0.0
+    for t in range(20):
+        for c in range(18):
+            h = T[PARENTS[c] // 2] * 0.5 + x[c]
+            T[CLASSES[c]] = h
+        h += 1.0
+        s = s * 0.9 + np.sum(T[PARENTS[t]]) * 2.0 + np.sum(T[3])
+    return s
+
+
+def table_filled_by_a_nest(x):
+    T = [None] * 400
+    s = 0.0
+    T[0] = x[0]
+    for t in range(18):
+        for c in range(20):
+            k = t * 20 + c + 1
+            T[k] = T[(k * 7) % k // 2] * 0.5 + x[c]
+        s = s * 0.9 + T[k // 2]
+    return s
+
+
+def knapsack(x):
+    best = [x[0] * 0.0] * 20
+    for t in range(25):
+        w = 1 + t % 3
+        for c in range(19, w - 1, -1):
+            best[c] = np.maximum(best[c], best[c - w] + x[t])
+    return best[19]
+
+
+def root_assigned_again(x):
+    T = [None] * 25
+    s = 0.0
+    T[0] = x[0]
+    for k in range(1, 25):
+        T[0] = x[k] * 2.0
+        T[k] = T[PARENTS[k]] * 0.5 + x[k]
+        s = s * 0.9 + T[PARENTS[k]]
+    return s
+
+
+def reversed_once(x):
+    T = [x[k] for k in range(20)]
+    s = 0.0
+    for k in range(20):
+        T[CLASSES[k]] = T[PARENTS[k] // 2] * 0.5 + x[k]
+        s = s * 0.9 + sum(T) * 0.1 + T[PARENTS[k] // 2]
+        if k == 9:
+            T.reverse()
+    return s
+
+
+def first_assigned_again(x):
+    done = [x[0]]
+    s = 0.0
+    for k in range(1, 25):
+        done.append(done[PARENTS[k]] * 0.5 + x[k])
+        done[0] = x[k]
+        s = s * 0.9 + done[PARENTS[k]]
+    return s
+
+
+def inserted(x):
+    done = [x[0], x[1]]
+    s = 0.0
+    for k in range(1, 25):
+        done.append(done[PARENTS[k]] * 0.5 + x[k])
+        done.insert(0, x[k])
+        s = s * 0.9 + done[PARENTS[k]]
+    return s
+
+
+def assigned_and_appended(x):
+    T = [x[k] for k in range(20)]
+    s = 0.0
+    for k in range(20):
+        T[CLASSES[k]] = T[PARENTS[k] // 2] * 0.5 + x[k]
+        T.append(x[k])
+        s = s * 0.9 + T[PARENTS[k] // 2] + T[-1]
+    return s
+
+
+def summed_behind_a_loop(x):
+    T = [x[k] for k in range(20)]
+    s = 0.0
+    for _ in range(20):
+        for c in range(17):
+            T[CLASSES[c]] = T[PARENTS[c] // 2] * 0.5 + x[c]
+        s = s * 0.9 + sum(T)
+    return s
+
+
+def sliced_behind_a_loop(x):
+    T = [x[k] for k in range(20)]
+    s = 0.0
+    for _ in range(20):
+        for c in range(17):
+            T[CLASSES[c]] = T[PARENTS[c] // 2] * 0.5 + x[c]
+        a, b = T[2:4]
+        U = list(T)
+        s = s * 0.9 + a * b + U[3]
+    return s
+
+
+def iterated_behind_a_loop(x):
+    T = [x[k] for k in range(20)]
+    s = 0.0
+    for _ in range(20):
+        for c in range(17):
+            T[CLASSES[c]] = T[PARENTS[c] // 2] * 0.5 + x[c]
+        for v in T:
+            s = s * 0.9 + v * 0.1
+        s += max(T, key=float) * 0.0 + len(T)
+    return s
+
+
 AS_PYTHON = (
     row_written, element_written_after, appended_again, written_once_appended, written_from_before, now_and_then,
-    now_this_and_now_that, left_early, python_float_divides, python_float_kept, dicts_changed_after, table_read_ahead,
-    never_appended,
+    now_this_and_now_that, left_early, python_float_divides, python_float_kept, dicts_changed_after, never_appended,
+    names_of_arrays_assigned, kinds_that_change, int_assigned_once, arrays_assigned_in_an_inner_loop,
+    table_filled_by_a_nest, knapsack, root_assigned_again, reversed_once, first_assigned_again, inserted,
+    assigned_and_appended, summed_behind_a_loop, sliced_behind_a_loop, iterated_behind_a_loop,
 )  # fmt: skip
 
 
@@ -516,8 +758,25 @@ def never_appended_and_read(x):
     return s
 
 
+def assigned_too_far(x):
+    acc = [x[0]] * 7
+    for t in range(25):
+        acc[PARENTS[t]] = acc[0] * 0.3 + x[t]
+    return sum(a * a for a in acc)
+
+
 @pytest.mark.parametrize(
-    "f", [too_high, too_low, next_one, of_none, not_assigned_yet, table_too_short, never_appended_and_read]
+    "f",
+    [
+        assigned_too_far,
+        too_high,
+        too_low,
+        next_one,
+        of_none,
+        not_assigned_yet,
+        table_too_short,
+        never_appended_and_read,
+    ],
 )
 def test_errors_are_those_of_python(f):
     places = []
@@ -589,7 +848,43 @@ def drawn_table(seed: int) -> tuple[Any, str]:
     return compiled_text("\n".join(lines) + "\n", f"<random tables {seed}>")
 
 
-@pytest.mark.parametrize("draw", [drawn, drawn_table])
+def drawn_anywhere(seed: int) -> tuple[Any, str]:
+    """A random function that assigns elements of a list anywhere, some in an inner loop."""
+    rng = random.Random(seed)
+    size, shape = rng.choice([5, 8, 20]), rng.choice(["", "", ":3"])
+    element = "x[j]" if not shape else f"x[{shape}] * (j + 1.0)"
+    tables = [[rng.randrange(size) for _ in range(40)] for _ in range(2)]
+    lines = ["def f(x):", f"    t = [{element} for j in range({size})]", "    s = 0.0"]
+    lines += [f"    p, q = {tables[0]}, np.array({tables[1]})", f"    for k in range({rng.choice([18, 22])}):"]
+    places = [
+        "p[k]",
+        "q[k]",
+        f"k % {size}",
+        f"-(p[k] % {size}) - 1",
+        "0",
+        "-1",
+        f"(k * 3 + 1) % {size}",
+        "int(q[k + 1])",
+    ]
+
+    def write(depth: int, counter: str) -> None:
+        here = [text.replace("k", counter) for text in places]
+        reads = [f"t[{rng.choice(here)}]" for _ in range(rng.choice([1, 2]))]
+        parts = " + ".join([f"{rng.choice(['0.5', f'x[{counter}]'])} * {text}" for text in reads])
+        value = rng.choice(["np.sin({})", "{} * 0.9", "{} * 0.5 + x[" + counter + "]"]).format(f"({parts})")
+        lines.append("    " * depth + f"t[{rng.choice(here[:4])}] {rng.choice(['=', '=', '+='])} {value}")
+
+    for _ in range(rng.choice([1, 2])):
+        write(2, "k")
+    if rng.random() < 0.3:
+        lines.append("        for i in range(17):")
+        write(3, "i")
+    lines.append(f"        s = s * 0.5 + np.sum(t[{rng.choice(places)}])")
+    lines.append("    return s + np.sum(np.stack(t) ** 2) + np.sum(t[3])")
+    return compiled_text("\n".join(lines) + "\n", f"<random assignments {seed}>")
+
+
+@pytest.mark.parametrize("draw", [drawn, drawn_table, drawn_anywhere])
 @pytest.mark.parametrize("seed", range(40))
 def test_random_program(seed, draw):
     f, _ = draw(seed)

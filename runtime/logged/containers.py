@@ -149,6 +149,9 @@ class Containers(OwnClasses):
             return found
         if (now := self.now(obj)) is not obj:
             return item_of(self.recorder, now, index)
+        if self.loops and type(index) in _TRACED_KEYS and kind in (list, tuple):
+            self.looked_at(obj)
+            return item_of(self.recorder, self.contents(obj, node), index)
         if kind is not list or not (type(index) is int and 0 <= index < len(obj)):  # no element that is appended
             self.looked_at(obj)
         found = obj[index]

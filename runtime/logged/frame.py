@@ -15,7 +15,7 @@ from ...tracer.convert.transparent import OWN, AskedWhile, Begun, PythonFor
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
-from ...tracer.loops.items import set_item
+from ...tracer.loops.items import fill_item, set_item
 from ...tracer.loops.while_loop import begin_while
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.iterators import ArrayIterator
@@ -295,7 +295,7 @@ class LoggedFrame(FrameChoices):
             run.special(obj, "__setitem__", index, value)
         elif run.recorder.arms:
             set_in_arm(run, value, obj, index)
-        else:
+        elif not (kind is list and run.loops and fill_item(run.recorder, value, obj, index)):
             if kind in (list, dict) and type(index) in (int, str):
                 run.wrote(obj, index)
             else:

@@ -28,6 +28,7 @@ from ...tracer.loops.iterables import symbolic_range
 from ...tracer.numpy_api.python_builtins import plain_like
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.integers import TracedInt
+from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.shown_text import TextOfValues
 from ..state.contents import slots
 from ..state.libraries import DECIMAL
@@ -52,7 +53,7 @@ def _len(run: Any, x: Any) -> Any:
                 run.looked_at(x)
             return found + length(run.recorder, entry.tail) if isinstance(entry, WrittenItems) else found
     if kind in CONTAINERS:
-        return length(run.recorder, run.current(x))
+        return length(run.recorder, run.now(x) if kind is list else run.current(x))
     if kind in PLAIN or run.reads.library(kind):
         return len(x)
     if found_in(kind, "__len__")[0] in (tuple, None):
@@ -173,6 +174,14 @@ def _of_itertools(function: Any) -> Callable[..., Any]:
     return call
 
 
+def _pairwise(run: Any, values: Any, /) -> Any:
+    values = run.iterable(values)
+    if type(values) in (TracedArray, np.ndarray, MadeArray) and values.ndim:
+        later = values[1:]
+        return run.made(zip(values, later, strict=False))  # which a loop can take apart
+    return run.made(itertools.pairwise(values))
+
+
 def _chain_from_iterable(run: Any, values: Any) -> Any:
     return run.made(itertools.chain.from_iterable(map(run.iterable, run.iterable(values))))
 
@@ -188,8 +197,8 @@ def _compress(run: Any, values: Any, selectors: Any) -> Any:
 _BY_QUESTION = (itertools.takewhile, itertools.dropwhile, itertools.filterfalse)
 _ITERTOOLS = (
     *_BY_QUESTION, itertools.accumulate, itertools.chain, itertools.combinations,
-    itertools.combinations_with_replacement, itertools.cycle, itertools.islice, itertools.pairwise,
-    itertools.permutations, itertools.product, itertools.tee, itertools.zip_longest,
+    itertools.combinations_with_replacement, itertools.cycle, itertools.islice, itertools.permutations,
+    itertools.product, itertools.tee, itertools.zip_longest,
 )  # fmt: skip
 
 
@@ -533,7 +542,7 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(warnings.simplefilter): _filter_warnings(warnings.simplefilter),
     id(warnings.filterwarnings): _filter_warnings(warnings.filterwarnings),
     **{id(f): _of_itertools(f) for f in _ITERTOOLS}, id(itertools.starmap): _starmap,
-    id(itertools.compress): _compress,
+    id(itertools.compress): _compress, id(itertools.pairwise): _pairwise,
     id(functools.reduce): _reduce, id(functools.partial): _partial,
 }  # fmt: skip
 CLASS_METHODS: dict[tuple[type, str], Callable[..., Any]] = {(itertools.chain, "from_iterable"): _chain_from_iterable}

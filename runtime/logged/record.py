@@ -32,6 +32,7 @@ from ...tracer.ir.python_version import UNKNOWN
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
 from ...tracer.loops.identities import all_unmarked
+from ...tracer.loops.list_rows import check_plain_rows
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.custom import runs_python
@@ -382,6 +383,7 @@ class _CallRun:
 
     def _settled(self, out: Any) -> Any:
         recorder = self.recorder
+        check_plain_rows(recorder)
         out = all_unmarked(recorder, out)
         out = decided(out, bool(self.wrt)) if recorder.chosen.undecided or recorder.chosen.defers else out
         recorder.settle_premise()
@@ -427,7 +429,6 @@ RUNS.add(Logged.result.__code__)
 def _recorder(logged: Logged, learned: Learned) -> Recorder:
     recorder = Recorder()
     recorder.float_settings = quiet_settings()
-    recorder.rolls = True
     recorder.trusts, recorder.repeatable, recorder.may_draw = learned.trusts and logged.trusts, True, True
     recorder.call_method, recorder.derives = call_method, True
     recorder.choices = logged.choices if config.select_branches else None

@@ -358,6 +358,7 @@ class Writing:
         if self.recorder.arms:
             changes_in_arm(self.recorder, obj, False)
         if self.loops:
+            self.loops[-1].changes(obj)
             self.loops[-1].refuse_seen(what)
 
     def made(self, obj: Any) -> Any:

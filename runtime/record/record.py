@@ -118,7 +118,7 @@ class _Beginning:
 
 
 def _begun(
-    fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: bool, look: Look | None
+    fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None
 ) -> _Beginning:  # fmt: skip
     hook_loaded()
     recorder = Recorder()
@@ -126,7 +126,6 @@ def _begun(
     if call.device is not None:
         recorder.backend = require_cuda("a call on the device")
     recorder.float_settings = quiet_settings()
-    recorder.rolls = not in_pieces
     recorder.trusts, recorder.taught.rows_apart = learned.trusts, learned.rows_apart
     code = recorder.code = ReachedCode(fn, learned.trust, call.objects)
     names = integers.names = leaf_names(fn, call)
@@ -149,7 +148,7 @@ def _record(
     fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: bool = False, look: Look | None = None
 ) -> Recording | Pieces:
     clock = time.perf_counter()
-    begun, as_recorded = _begun(fn, call, mode, learned, in_pieces, look), look is not None and look.as_recorded
+    begun, as_recorded = _begun(fn, call, mode, learned, look), look is not None and look.as_recorded
     recorder, inputs, wrt = begun.recorder, begun.inputs, begun.wrt
     unrecordable.clear()
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))

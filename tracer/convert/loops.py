@@ -10,7 +10,7 @@ from typing import Any
 
 from .liveness import Liveness
 from .nodes import FUNCTIONS, LOAD, STORE, Place, ask, bind, constant, name, of_own, place_of
-from .scopes import COMPREHENSIONS, assigned_in, only_summed, written_into
+from .scopes import COMPREHENSIONS, assigned_in, filled_in, only_summed, written_into
 from .targets import Targets
 from .transparent import OWN
 
@@ -38,6 +38,7 @@ class LoopStatement:
     reads: tuple[str, ...] | None = None  # names that the body, and the condition, read; None where nobody knows
     depth: int = 1  # loops within each other, this one included
     sums: tuple[str, ...] = ()  # names with which the body only adds, subtracts and multiplies
+    filled: tuple[tuple[str, int], ...] = ()  # lists that it reads at any position, and how many calls append to them
     unread: tuple[str, ...] = ()  # names that it assigns and that nothing reads after it
 
 
@@ -73,6 +74,7 @@ class Loops(Targets):
         self.loops[number] = LoopStatement(
             assigned, carried, *_lines(node), targets, *ways, tuple(stored), _ends(node),
             reads=read_in(node.body, targets), depth=1 + nested_loops(node.body), sums=only_summed(node.body),
+            filled=tuple(filled_in(node.body).items()),
             unread=self._unread(node, assigned),
         )  # fmt: skip
         target: Any = node.target
@@ -105,7 +107,7 @@ class Loops(Targets):
         self.loops[number] = LoopStatement(
             assigned, carried, *_lines(node), (), *_ways_out([node.test, *node.body]),
             tuple(written_into([node.test, *node.body])), _ends(node), binds, read_in([node.test, *node.body]),
-            1 + nested_loops(node.body), only_summed([node.test, *node.body]), self._unread(node, assigned),
+            1 + nested_loops(node.body), only_summed([node.test, *node.body]), unread=self._unread(node, assigned),
         )  # fmt: skip
         asked = ast.Call(of_own(text, "test", where), [self.truth(node.test, unwrapped=True)], [], **where)
         ends = ast.If(ast.UnaryOp(ast.Not(), asked, **where), [ast.Break(**where)], [], **where)

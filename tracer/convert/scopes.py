@@ -239,6 +239,31 @@ def written_into(parts: Sequence[Any]) -> list[str]:
     return [text for text in found if text not in bound]
 
 
+def _is_near(index: ast.expr) -> bool:
+    """Whether *index* is a variable and a number: a counter, most likely, so the element is always as far from the last
+    one."""
+    return (
+        isinstance(index, ast.BinOp)
+        and isinstance(index.left, ast.Name)
+        and isinstance(index.right, ast.Constant)
+        and isinstance(index.op, ast.Add | ast.Sub)
+    )
+
+
+def filled_in(parts: Sequence[Any]) -> dict[str, int]:
+    """The variables to which *parts* append, and of which they read an element that is not always the same one, and how
+    many calls append."""
+    nodes = [node for part in parts for node in ast.walk(part)]
+    called = [node.func for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    targets = [x.value.id for x in called if x.attr == "append" and isinstance(x.value, ast.Name)]
+    read = {
+        node.value.id for node in nodes
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load)
+        and any(isinstance(x, ast.Name) for x in ast.walk(node.slice)) and not _is_near(node.slice)
+    }  # fmt: skip
+    return {text: targets.count(text) for text in dict.fromkeys(targets) if text in read}
+
+
 def only_summed(parts: Sequence[Any]) -> tuple[str, ...]:
     """The variables with which *parts* do nothing but add, subtract and multiply, and assign them."""
     operators = ast.Add | ast.Sub | ast.Mult

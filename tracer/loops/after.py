@@ -15,7 +15,7 @@ from ..record.array import A_PART, STAND_INS, TracedArray
 from ..record.buffers import moved, positions_of
 from ..record.made_arrays import OfPlain
 from .identities import Identities
-from .iterables import OfItem
+from .list_rows import freeze
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
@@ -97,10 +97,15 @@ class After:
             found._storage.c_order = kind.c_order
             found._storage.array0d = kind.kind is np.ndarray
             taken = type(end) is TracedArray and (end._steps or id(end._storage) in self.parts_taken)
+            part = type(end) is TracedArray and end._storage.owner == A_PART
             if type(end) is TracedArray and hasattr(end._storage.owner, "refuse"):
                 found._storage.owner = end._storage.owner
-            elif type(end) is TracedArray and kind.shape and (taken or self.of.is_old(end._storage)):
+            elif type(end) is TracedArray and kind.shape and (taken or part or self.of.is_old(end._storage)):
                 found._storage.owner = A_PART
+            for history in self.of.marked.histories.values():
+                history.is_held |= id(end) in history.rows
+            if id(end) in self.of.marked.rows:
+                freeze(self.of.recorder, self.of.marked.rows[id(end)].items)
         return found
 
     def _last(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:
@@ -115,8 +120,6 @@ class After:
                 return Refusal.LOOP_HELD(name=name)
             self.made.update({known.numbers[id(x)]: x for x in known.found[before:]})
             return lambda _: value
-        if self._is_item(name, leaves):
-            return self._part_of_another(name)
         befores: list[Atom | None] = [None] * len(leaves)
         if name in self.of.before:
             given: list[Any] = []
@@ -161,14 +164,9 @@ class After:
         return lambda results: self._wrapped(leaf, kind, results.last[at])
 
     def _stays_a_part(self, name: Any, leaves: Sequence[Any]) -> bool:
-        """Whether *name* may be a view, after the loop, of an array that may be written then, or an item of a list."""
+        """Whether *name* may be a view, after the loop, of an array that may be written then."""
         parts = [x for x in leaves if self._is_part(x)] if name not in self.of.loop.unread else []
-        return self._is_item(name, leaves) or any(type(x._storage.owner) is not str for x in parts)
-
-    def _is_item(self, name: Any, leaves: Sequence[Any]) -> bool:
-        """Whether *name* may be an array of a list after the loop."""
-        read = name not in self.of.loop.unread
-        return read and any(type(x) is TracedArray and isinstance(x._storage.owner, OfItem) for x in leaves)
+        return any(type(x._storage.owner) is not str for x in parts)
 
     def _part_of_another(self, name: Any) -> Reason:
         return Refusal.LOOP_SEEN(what=f"{name} may be a part of another array after it", site=self.of.marked.site)

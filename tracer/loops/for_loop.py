@@ -341,6 +341,7 @@ class ForLoop(BoundNames):
         if self.iteration is not None:
             self.iteration.check_floats(self.iteration.frame.f_locals)
             self.iteration.marked.close()
+            self.iteration.marked.stands_alone()
             self.iteration = None
         if self.uncertain:
             self._stands_alone()

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..record.array import TracedArray, class_of
 from ..record.recorder import Recorder
+from .positions import Affine
 
 
 def unmarked(recorder: Recorder, value: Any) -> Any:
@@ -76,6 +77,9 @@ class Identities:
             else:
                 passed.append(leaf)
             end = self.ends[id(leaf)]
+        row = self.of.marked.rows.get(id(end))
+        if row is not None:
+            return row.after(row.form.at(self.of.marked.number, Affine(count - 1)))
         return end if self._is_old(end) else None
 
     def _is_old(self, end: Any) -> bool:

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import INT
-from ..ir.graph import Lit, Var
+from ..ir.graph import Atom, Lit, Var
+from ..ops.elementwise import cast
 from ..record.array import TracedArray, wrap, wrap_array
 from ..record.buffers import WindowStep
+from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, for_parts
 from ..record.recorder import Recorder
-from .iterables import Counts, Listed, Same, listed, weak
+from .histories import History, position_in
+from .iterables import Counts, Iterated, Listed, Same, Together, listed
 from .marked import Marked
 from .positions import Affine, bounds
 
@@ -25,12 +28,22 @@ def item(recorder: Recorder, container: Any, index: Any) -> Any:
             return _view(recorder, container, index)
         if isinstance(container, np.ndarray) and _is_traced(index) and type(container) in (np.ndarray, MadeArray):
             return _view(recorder, for_parts(recorder, container), index)
+        if type(index) is TracedInt and type(container) in (list, tuple):
+            index = index.array()
         if type(container) is list:
             index = _from_the_end(recorder, container, index)
+            history = _history(recorder, container)
+            if history is not None and (found := history.item(index)) is not NotImplemented:
+                return found
             recorder.open_loops[-1].reads(container, index)
         if type(container) in (list, tuple) and type(index) is TracedArray and index.aval.dtype.kind in "iu":
             return _of_list(recorder, container, index)
     return container[index]
+
+
+def _history(recorder: Recorder, container: list[Any]) -> History | None:
+    """The history that has the elements of *container*."""
+    return next((x for loop in recorder.open_loops if (x := loop.histories.get(id(container))) is not None), None)
 
 
 def length(recorder: Recorder, container: Any) -> Any:
@@ -60,6 +73,41 @@ def _from_the_end(recorder: Recorder, container: list[Any], index: Any) -> Any:
     return index if back is None or back >= 0 else back
 
 
+def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) -> bool:
+    """Whether ``container[index] = value`` is an assignment of the next element of a list that a loop fills; then it is
+    done."""
+    marked: Marked = recorder.open_loops[-1]
+    history = _history(recorder, container)
+    index = index.array() if type(index) is TracedInt else index
+    traced = type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1
+    if not traced and not (type(index) is int and history is not None and history.is_whole):
+        return False
+    if id(container) in recorder.loops.made_anew or id(container) in marked.made:
+        return False
+    form, now = (marked.form(index.atom), int(recorder.value(index.atom))) if traced else (None, index)
+    if form is not None and form.slopes.keys() == {marked.number} and id(container) not in marked.filled:
+        marked.filled[id(container)] = container, form, now
+    elif traced and not _goes_round(marked, index):
+        marked.scattered[id(container)] = container
+    for outer in recorder.open_loops[:-1] if traced else ():
+        if id(container) not in outer.made:
+            outer.scattered[id(container)] = container
+    if history is None or history.filling is None or not -len(container) <= now < len(container):
+        return False
+    return history.assign(value, index, form, now)
+
+
+def _goes_round(marked: Marked, index: TracedArray) -> bool:
+    """Whether *index* is `k % n`: the iterations may be alike with values carried through n of them, which is faster
+    than an array of these (a heuristic)."""
+    node = marked.node_of(index.atom)
+    while node is not None and node.prim.name in ("cast", "reshape"):
+        node = marked.node_of(node.inputs[0])
+    if node is None or node.prim.name != "remainder":
+        return False
+    return marked.form(node.inputs[0]) is not None and isinstance(node.inputs[1], Lit)
+
+
 def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:
     """``container[index] = value``."""
     if recorder.open_loops and type(container) is TracedArray:
@@ -77,24 +125,39 @@ def _is_traced(index: Any) -> bool:
 
 def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     """The element of a list or tuple of like values, as a row of their stack."""
-    marked: Marked = recorder.open_loops[-1]
-    form = marked.form(index.atom)
-    source = None if form is None else listed(recorder, list(container))
-    if source is None or form is None:
+    source = listed(recorder, list(container)) if index.aval.size == 1 else None
+    if source is None or not _has_rows(source):
         return container[index]
-    low, high = bounds(form, recorder.open_loops)
-    if low is None or high is None or low < 0 or high >= len(container):
+    form = recorder.open_loops[-1].form(index.atom)
+    low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
+    sure = low is not None and high is not None and low >= 0 and high < len(container)
+    if sure:
+        place: Atom | None = cast(index.atom, INT)
+    else:
+        place = None if form is not None else position_in(recorder, index, Affine(len(container)))
+    if place is None:
         return container[index]
+    if isinstance(place, Var):
+        recorder.loops.int_ranges[place] = 0, len(container) - 1
+    now = int(recorder.value(place))
+    return _element(recorder, source, wrap(cast(place, INT, weak=True)), form if sure else None, now)
+
+
+def _has_rows(source: Iterated) -> bool:
+    if isinstance(source, Together):
+        return all(map(_has_rows, source.sources))
+    return isinstance(source, (Same, Counts, Listed))
+
+
+def _element(recorder: Recorder, source: Any, index: TracedArray, form: Affine | None, now: int) -> Any:
+    """The item of *source* at *index*, which is *form*, if that is known, and *now* at a certain place."""
+    if isinstance(source, Together):
+        return tuple([_element(recorder, part, index, form, now) for part in source.sources])
     if isinstance(source, Same):
         return source.value
     if isinstance(source, Counts):
         return index * source.step + source.now
-    if not isinstance(source, Listed):
-        return container[index]
-    row = source.stacked()[index]
-    if source.kind.weak:
-        return wrap(weak(row.atom))
-    return row if source.kind.kind is np.ndarray else wrap(row.atom)
+    return source.row(recorder, source.stacked()[index], form, now)
 
 
 def without_slices(recorder: Recorder, index: Any, shape: tuple[int, ...]) -> Any:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
+from ..ir.graph import Var
 from ..ir.refusals import Refusal
 from ..ops.elementwise import cast
 from ..record.array import FUNCTIONS, TracedArray, constant, is_traced, wrap, wrap_array
 from ..record.made_arrays import MadeArray, for_parts
 from ..record.recorder import Recorder, require_recorder
 from .holders import HOLDERS, ROW_ITERATORS
+from .list_rows import part_of_list, row_of_list
 from .marked import Marked
 from .positions import Affine, bounds
-from .python_ints import in_plain_iterations
 from .values import Like, like
 
 _DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
@@ -106,59 +107,36 @@ class HeldRows(IteratedRows):
         return self.items[self.start + k * self.step]
 
 
-class OfItem(str):
-    """The owner of a row that stands for one of several arrays, which are apart: to write into it is to write into one
-    that only the iteration knows."""
-
-    __slots__ = ("marked",)
-    marked: Marked
-
-    def __new__(cls, marked: Marked) -> OfItem:
-        found = super().__new__(cls, "an item of a list")
-        found.marked = marked
-        return found
-
-    def refuse(self) -> NoReturn:
-        in_plain_iterations(self.marked.recorder, self.marked.statement, _WRITTEN)
-
-
-_WRITTEN = "an iteration writes into an array of a list: the run is made again, with that loop iteration by iteration"
-
-
 class Listed:
     """Values of one kind, as rows of their stack."""
 
-    def __init__(self, items: Sequence[Any], kind: Like, stack: Callable[[], Any]) -> None:
+    def __init__(self, items: Sequence[Any], kind: Like, stacked: Callable[[], Any]) -> None:
         self.items, self.kind, self.length = items, kind, Affine(len(items))
-        self._stack = stack
+        self.stacked = stacked
         self.rows: IteratedRows | None = None
 
-    def stacked(self) -> Any:
-        found, loops = self._stack(), require_recorder("a loop").open_loops
-        if self.kind.kind is np.ndarray and not self.kind.weak and loops:
-            found = wrap_array(found.atom)
-            found._storage.owner = OfItem(loops[-1])
-        return found
-
     def symbol(self, marked: Marked, k: int) -> Any:
-        return self._of_kind(self._rows().symbol(marked, k))
+        return self.row(marked.recorder, self._rows().symbol(marked, k), Affine(k, {marked.number: 1}), k)
 
     def at(self, k: TracedArray) -> Any:
-        return self._of_kind(self._rows().at(k))
+        return self.row(k._recorder, self._rows().at(k), None, 0)
 
     def _rows(self) -> IteratedRows:
         if self.rows is None:
             self.rows = IteratedRows(self.stacked())
         return self.rows
 
-    def _of_kind(self, row: TracedArray) -> TracedArray:
+    def row(self, recorder: Recorder, row: TracedArray, form: Affine | None, now: int) -> TracedArray:
+        """The item that *row* of the stack is, at *form*, and *now* at a certain place; None: data decides where."""
+        if self.kind.kind is int and isinstance(row.atom, Var):
+            recorder.loops.int_ranges[row.atom] = min(self.items), max(self.items)
         if self.kind.weak:
             return wrap(weak(row.atom))
         if self.kind.kind is not np.ndarray:
             return wrap(row.atom)
-        found = wrap_array(row.atom)
-        found._storage.owner = row._storage.owner
-        return found
+        if form is None:
+            return part_of_list(recorder, wrap_array(row.atom), self.items)
+        return row_of_list(recorder, row, self.items, form, now)
 
     def item(self, k: int) -> Any:
         return self.items[k]

@@ -26,8 +26,10 @@ from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
+from .histories import Filling, History
 from .holders import array_of, tape_of
 from .lessons import Lessons
+from .list_rows import writes_list
 from .lists import Lists
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
@@ -58,6 +60,11 @@ class EarlierWrites:
     buffers: dict[int, Storage] = field(default_factory=dict)
     places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
+    histories: dict[int, Any] = field(default_factory=dict)  # lists that grow, and of which any element may be read
+    filled: dict[int, tuple[Any, int, int]] = field(default_factory=dict)  # lists, their next element, and the step
+    scattered: dict[int, Any] = field(default_factory=dict)  # lists any element of which may be assigned
+    mixed: set[int] = field(default_factory=set)  # ids of lists of Python floats and of ``np.float64``
+    is_known: bool = False  # whether there was an iteration
     kept: dict[int, Any] = field(default_factory=dict)  # as of ``Changeable``
     holders: dict[int, Any] = field(default_factory=dict)  # objects that stay what they are, and whose tape goes on
 
@@ -96,6 +103,7 @@ class Iteration:
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
         found = {**self.frame.f_locals, **self.given}
+        histories = self._histories(found)
         self.marked = Marked(self.recorder, self.length, self.frame)
         self.ended = Changeable(self.learned.kept, self.marked.made)
         self.marked.statement = self.loop
@@ -107,10 +115,17 @@ class Iteration:
         self.marked.grows.update({key: count for key, (_, count) in self.learned.grows.items()})
         for storage in self.learned.buffers.values():
             self._carry_buffer(storage)
+        for history in histories:
+            history.marked, self.marked.histories[id(history.target)] = self.marked, history
+            if history.filling is None:
+                self.marked.grows.setdefault(id(history.target), history.step)
+            for stack in history.stacks:
+                self._carry_buffer(stack._storage)
+                history.symbols.append(self.buffers[id(stack._storage)][1])
         if (tape := tape_of(self.recorder)) is not None:
             tape.begun(self)
         for place in self.learned.places.values():
-            if place.known():
+            if place.known() and id(place.owner) not in self.marked.histories:
                 for outer in self.recorder.open_loops[:-1]:
                     if id(place.owner) not in outer.made and isinstance(place, WrittenPlace):
                         outer.places[place.id] = place
@@ -118,6 +133,26 @@ class Iteration:
                 place.set(self._start(place.id, place.get()))
         carried = self.loop.carried
         self.symbols = tuple([self._start(name, found[name]) if name in found else UNSET for name in carried])
+
+    def _histories(self, found: dict[str, Any]) -> list[History]:
+        """The lists whose elements are to be rows of arrays; *found* are the values of names."""
+        count = None if self.length is None else self.length.constant
+        if count is None:
+            return []
+        grows, mixed = self.learned.grows, self.learned.mixed
+        lists = {id(x): (x, n) for name, n in getattr(self.loop, "filled", ()) if type(x := found.get(name)) is list}
+        if self.learned.is_known:
+            lists = {key: grows[key] for key in {**lists, **self.learned.histories} if key in grows}
+        made = [History.of(x, step, count, self.loop, key in mixed) for key, (x, step) in lists.items()]
+        fillings = {key: Filling.at(*filled) for key, filled in self.learned.filled.items()}
+        fillings.update({key: Filling(x, 0, 0, len(x)) for key, x in self.learned.scattered.items()})
+        outer = [key for loop in self.recorder.open_loops for key in loop.histories]
+        for key, filling in fillings.items():
+            if key in outer:
+                continue
+            target = filling.target
+            made.append(History.of(target, 1, count, self.loop, key in mixed, filling))
+        return [history for history in made if history is not None]
 
     def _carry_buffer(self, storage: Storage) -> None:
         if id(storage) in self.buffers or storage.owner is not None:
@@ -210,6 +245,7 @@ class Iteration:
         if isinstance(result, Reason):
             known = {var: form.at(marked.number, Affine(0)) for var, form in marked.forms.items()}
             self.recorder.loops.known_forms.update(known)
+            marked.stands_alone()
         return result
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
@@ -290,6 +326,8 @@ class Iteration:
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}
             lists.extend(results)
+            for history in self.marked.histories.values():
+                history.note_names(after.made.values())
             if (tape := tape_of(self.recorder)) is not None:
                 tape.ended(self)
         for outer in outer_loops:
@@ -357,6 +395,14 @@ class Iteration:
             if (type(value) is TracedArray and value._atom is leaf.symbol) or not self._is_only_added(leaf.symbol):
                 self.recorder.taught.uncounted.add((id(self.loop), name))
                 run_again(self.recorder, _NO_FLOAT)
+
+    def _keeps(self, found: Mapping[str, Any], history: History) -> bool:
+        """Whether a number of *history*, which may be a Python float, is kept, or more is done with one than adding."""
+        if not history.numbers:
+            return False
+        kept = [found.get(name) for name in self.loop.assigned] + [place.get() for place in self.places.values()]
+        named = any(type(x) is TracedArray and x._atom in history.numbers for x in kept)
+        return named or not all(self._is_only_added(x) for x in history.numbers if isinstance(x, Var))
 
     def _is_only_added(self, symbol: Var | None) -> bool:
         """Whether the iteration has done nothing with *symbol* but add, subtract and multiply, all of it in float64: so
@@ -439,7 +485,7 @@ class Iteration:
         new = {key: place for key, place in every.items() if key not in self.places}
         self.learned.places.update(new)
         appended = {key: (target, len(values)) for key, (target, *values) in marked.appends.items()}
-        grown = appended != self.learned.grows and bool(marked.read)
+        grown = appended != self.learned.grows and not marked.appends.keys().isdisjoint(marked.read)
         self.learned.grows = appended
         more = [storage for key, storage in self.marked.written.items() if key not in self.buffers]
         for storage in more:
@@ -447,11 +493,33 @@ class Iteration:
             arrays = {n: array_of(v) for n, v in found.items()}
             names = [n for n, v in arrays.items() if type(v) is TracedArray and v._storage is storage]
             self.lessons.written.update(names)
+        what = self._filled(found)
         if grown:  # a length, or a position from its end, is known now
-            return Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)
+            what = "a list is read and appended to"
+        elif writes_list(marked):
+            what = "an array of a list is written"
+        if what:
+            return Refusal.LOOP_SEEN(what=what, site=marked.site)
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None
+
+    def _filled(self, found: dict[str, Any]) -> str:
+        """Note lists that are filled; the reason why one cannot be an array, empty where there is none."""
+        marked, learned = self.marked, self.learned
+        learned.is_known = True
+        learned.histories.update({key: x for key, x in marked.searched.items() if key in marked.appends})
+        for key, (target, form, now) in marked.filled.items():
+            slope = form.slopes[marked.number]
+            if abs(slope) == 1:
+                learned.filled[key] = target, now + slope, slope
+        read_ahead = {key: h.target for key, h in marked.histories.items() if h.filling and key in marked.read}
+        learned.scattered.update({**marked.scattered, **read_ahead})
+        learned.mixed.update([key for key, history in marked.histories.items() if history.is_mixed])
+        for history in marked.histories.values():
+            if what := history.objection() or ("a number is kept" if self._keeps(found, history) else ""):
+                return what
+        return ""
 
     def _shared(self, values: dict[Any, list[Any]]) -> Reason | None:
         """Whether two arrays that are carried share memory at the end, so that they would have to go on doing so."""

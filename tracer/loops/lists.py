@@ -13,8 +13,10 @@ from ..ops.shape import concat, reshape
 from ..record.array import A_PART, TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of, stand_in
 from .after import After
+from .histories import History
 from .holders import HOLDERS, array_of
 from .identities import unmarked
+from .list_rows import freeze
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
@@ -44,8 +46,10 @@ class Lists:
         self._at: dict[int, int] = {}  # by the id of a value: where its stack is
         self._given: dict[int, Appended] = {}  # by the same
         self._columns: dict[int, list[Any]] = {}  # what it is in all iterations
-        if not marked.appends:
+        if not marked.appends and not marked.histories:
             return
+        whole = [history for history in marked.histories.values() if history.is_whole]
+        after.parts_taken.update([id(storage) for history in whole for _, storage, _ in history.arrays])
         if length is None or length.constant is None or wanted.stops:
             self.reason = Refusal.LOOP_SEEN(what="a list is appended to", site=marked.site)
             return
@@ -58,6 +62,9 @@ class Lists:
             ):
                 self.reason = Refusal.LOOP_SEEN(what="a list is appended to and changed", site=marked.site)
                 return
+            if id(target) in marked.histories:
+                self.rows.append([])
+                continue
             found = []
             for k, value in enumerate(values):
                 earlier = target[-len(values) + k :: -len(values)][1 : 1 + marked.earlier]
@@ -152,10 +159,14 @@ class Lists:
     def extend(self, results: LoopResults) -> None:
         """Have the lists hold what all iterations have appended."""
         lists = []
+        for history in self.marked.histories.values():
+            self._extend_with_rows(history)
         for (target, *_), rows in zip(self.marked.appends.values(), self.rows, strict=True):
             for loop in self.home.open_loops:
                 if id(target) not in loop.made:
                     loop.refuse(Refusal.LOOP_SEEN(what="a list is appended to in a loop", site=self.marked.site))
+            if id(target) in self.marked.histories:
+                continue
             before = self.marked.folded if any(at >= 0 for _, at in rows) else 0
             given = []
             for k, (value, at) in enumerate(rows):
@@ -171,6 +182,18 @@ class Lists:
         for (target, _), columns in zip(lists, every, strict=True):
             for each in columns if len(columns) == 1 else zip(*columns, strict=True):
                 target.extend(each)
+
+    def _extend_with_rows(self, history: History) -> None:
+        """Have a list hold the rows that all iterations have added."""
+        for loop in self.home.open_loops:
+            if id(history.target) not in loop.made:
+                loop.refuse(Refusal.LOOP_SEEN(what="a list is filled in a loop", site=self.marked.site))
+        columns = history.columns(self.count)
+        for k, rows in enumerate(columns):
+            for j, numbers in enumerate(history.values):
+                if type(numbers[k]) is TracedArray and not history.is_whole:
+                    self._is_last(numbers[k], rows, j - history.step)
+        history.extend(columns)
 
     def _column(self, given: Appended, results: LoopResults) -> Sequence[Any]:
         """The values that *given* is in all iterations."""
@@ -209,8 +232,11 @@ class Lists:
             stack = Pair(stack, results.stacked[at + 1], value.atom.aval.dtype)
         rows = rows_of(stack, value, len(earlier) + self.count, self.home)
         self._is_last(value, rows, -1)
-        if leaf is not None:
-            stand_in(rows, self._from_before(value, earlier))
+        if leaf is not None or id(value) in self.marked.rows:
+            known = self._from_before(value, earlier)
+            stand_in(rows, known)
+            if id(value) in self.marked.rows and len(known) < len(rows):
+                freeze(self.home, [*self.marked.rows[id(value)].items, *rows])
         return rows
 
     def _from_before(self, value: Any, earlier: Sequence[Any]) -> dict[int, Any]:
@@ -249,7 +275,7 @@ class Lists:
             return None
         if like.aval.is_complex or len({class_of(x) for x, *_ in rows}) > 1:
             return None
-        if any(id(x) in self.after.identities.stand_ins for x, *_ in rows):
+        if any(id(x) in self.after.identities.stand_ins or id(x) in self.marked.rows for x, *_ in rows):
             return None
         shape, count = like.aval.shape, self.count + len(rows[0].earlier)
         parts = [reshape(results.stacked[at], (count, 1, *shape)) for _, at, _ in rows]

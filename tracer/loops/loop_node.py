@@ -69,10 +69,11 @@ def _written(body: IterationBody, conditions: Sequence[Atom], before: int) -> li
     search = Search(
         nodes, ends, body.recorder.loops.spots, body.form, body.marked.number, body.length + before, loops
     )  # fmt: skip
-    found = [search.find(symbol, wanted.ends[symbol]) for symbol in body.carries if symbol.aval.shape]
-    notes = body.recorder.notes
-    notes += [reason for reason in found if isinstance(reason, Reason) and reason not in notes]
-    return [w for w in found if isinstance(w, PlacewiseArray)]
+    found = {symbol: search.find(symbol, wanted.ends[symbol]) for symbol in body.carries if symbol.aval.shape}
+    notes, of_lists = body.recorder.notes, [x for h in body.marked.histories.values() for x in h.symbols]
+    told = [why for symbol, why in found.items() if isinstance(why, Reason) and symbol not in of_lists]
+    notes += [reason for reason in told if reason not in notes]
+    return [w for w in found.values() if isinstance(w, PlacewiseArray)]
 
 
 class _NodeMaker:

@@ -19,10 +19,12 @@ from ..record.array import TracedArray
 from ..record.buffers import Storage
 from ..record.python_numbers import note_number
 from ..record.recorder import Recorder
+from .histories import History
 from .holders import tape_of
+from .list_rows import ListRow
 from .places import Element, WrittenPlace
 from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
-from .python_ints import in_plain_iterations, made_int
+from .python_ints import in_plain_iterations, int_in_loop, made_int
 
 _ALIAS = PRIMITIVES["alias"]
 
@@ -52,6 +54,11 @@ class Marked:
         self.made: dict[int, Any] = {}  # objects that the iteration has made
         self.read: dict[int, Any] = {}  # lists that are read
         self.elements: dict[Any, Element] = {}  # of lists, that are read from the end
+        self.searched: dict[int, Any] = {}  # lists of which data says what element is read
+        self.filled: dict[int, tuple[Any, Affine, int]] = {}  # by id: a list, the element that is assigned, and where
+        self.scattered: dict[int, Any] = {}  # lists of which data says what element is assigned
+        self.histories: dict[int, History] = {}  # by the id of a list: its elements as rows of an array
+        self.rows: dict[int, ListRow] = {}  # by id: rows that stand for arrays of lists
         self.reason: Reason | None = None
         self.earlier = 0  # the number of iterations of the loop before it that were marked, too
         self.folded = 0  # how many of them became the loop's first ones
@@ -61,7 +68,7 @@ class Marked:
         self.statement: Any = None  # the loop as it is written
         self.calls_users = False  # whether a special method of the user's has got a traced value
         self.is_short = False  # whether it has so few iterations that it is marked for the loops within it alone
-        recorder.loops.made_int = made_int
+        recorder.loops.made_int, recorder.loops.int_in_loop = made_int, int_in_loop
         recorder.open_loops.append(self)
         self.number = self.alias(Lit(0, INT, weak=True))
         self.forms[self.number] = Affine(0, {self.number: 1})
@@ -73,6 +80,11 @@ class Marked:
             del loops[loops.index(self) :]
         if (tape := tape_of(self.recorder)) is not None:
             tape.closed(self)
+
+    def stands_alone(self) -> None:
+        """The iteration stands for itself alone."""
+        for history in self.histories.values():
+            history.leave()
 
     def refuse(self, reason: Reason) -> None:
         self.reason = self.reason or reason
@@ -144,7 +156,7 @@ class Marked:
                 return loop.ranges[atom]  # type: ignore[no-any-return]
         form = self.form(atom)
         if form is None:
-            return None
+            return self.recorder.loops.int_ranges.get(atom)  # type: ignore[arg-type, no-any-return]
         low, high = bounds(form, self.recorder.open_loops)
         return None if low is None or high is None else (low, high)
 
@@ -198,6 +210,7 @@ class Marked:
 
     def wrote(self, owner: Any, key: Any) -> None:
         """Attribute or item *key* of *owner* is about to be written."""
+        self.changes(owner)
         for loop in self.recorder.open_loops:
             if id(owner) not in loop.made:
                 place = WrittenPlace(owner, key)
@@ -206,8 +219,17 @@ class Marked:
                 else:
                     loop.places[place.id] = place
 
+    def changes(self, target: Any) -> None:
+        """*target* is about to be changed, or read, otherwise than its history knows."""
+        for loop in self.recorder.open_loops:
+            if id(target) in loop.histories:
+                loop.histories[id(target)].refuse("a list is changed")
+
     def append(self, target: list[Any], value: Any) -> None:
         """Append *value* to *target*."""
+        known = [loop.histories[id(target)] for loop in self.recorder.open_loops if id(target) in loop.histories]
+        if any(history.filling is not None for history in known):
+            self.changes(target)
         for loop in self.recorder.open_loops:
             if id(target) in loop.made:
                 continue
@@ -215,13 +237,20 @@ class Marked:
                 loop.refuse(Refusal.LOOP_SEEN(what="a list is written and appended to", site=self.recorder.site()))
             loop.appends.setdefault(id(target), [target]).append(value)
         target.append(value)
+        for loop in self.recorder.open_loops:
+            if id(target) in loop.histories and loop.histories[id(target)].filling is None:
+                loop.histories[id(target)].add(value)
 
     def reads(self, target: Any, index: Any = None) -> None:
         """The list *target* is read: the element at *index*, or all else that it is."""
         for loop in self.recorder.open_loops:
             if id(target) in loop.made:
                 continue
+            if type(index) is TracedArray and (id(target) in loop.grows or loop.form(index.atom) is None):
+                loop.searched[id(target)] = target
             key = index + loop.appended_to(target) if type(index) is int and index < 0 else None
+            if key is None and id(target) in loop.histories:
+                loop.histories[id(target)].refuse("a list is read and added to")
             if key is None or loop is not self:
                 loop.read[id(target)] = target
             elif key < 0:
@@ -259,4 +288,5 @@ def forget_left_loops(recorder: Recorder) -> None:
     for loop in list(recorder.open_loops):
         if loop.frame not in running:
             loop.close()
+            loop.stands_alone()
             break

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+import numpy as np
+
 from ..ir.aval import INT
 from ..ir.errors import UnsupportedError
-from ..ir.graph import Atom, Lit, Node
+from ..ir.graph import Atom, Lit, Node, Var
 from ..ir.refusals import Refusal
-from ..ops.elementwise import cast
+from ..ops.elementwise import F, cast
+from ..ops.shape import reshape
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
 from ..record.retry import Options, Retry
@@ -24,6 +27,7 @@ UNBOUNDED = "an integer of a loop may not fit in 64 bits: the run is made again,
 Range = tuple[int, int]  # the least and the greatest value
 
 _FITS = 1 << 62
+_SMALL = 1 << 31
 _ITERATIONS = 1 << 40  # of a loop whose length nobody knows
 _BITS = 128  # of a shift or power that is looked at
 
@@ -38,6 +42,26 @@ def made_int(recorder: Recorder, node: Node) -> None:
         in_plain_iterations(recorder, loops[-1].statement, UNBOUNDED)
     elif all(isinstance(x, Lit) or x in recorder.loops.int_ranges for x in node.inputs):
         recorder.reasons.append(Refusal.LOG_UNSEEN(what="an integer that may not fit in 64 bits"))
+
+
+def int_in_loop(recorder: Recorder, atom: Atom) -> TracedArray | None:
+    """The integer of Python's that the element *atom* of an array is, in a marked iteration, which asks whether it is a
+    small one; None where it is none."""
+    dtype = atom.aval.dtype
+    if dtype.kind not in "iu" or not isinstance(atom, Var) or recorder.open_loops[-1].form(atom) is not None:
+        return None
+    found = cast(reshape(atom, ()), INT)
+    if dtype.itemsize < INT.itemsize:
+        info = np.iinfo(dtype)
+        low, high = int(info.min), int(info.max)
+    else:
+        low, high = -_SMALL, _SMALL
+        fits = F.logical_and(F.ge(atom, Lit(low if dtype.kind == "i" else 0, dtype)), F.le(atom, Lit(high, dtype)))
+        if not recorder.guard(reshape(fits, ()), "bool"):
+            return None
+    assert isinstance(found, Var)
+    recorder.loops.int_ranges[found] = low, high
+    return TracedArray(cast(found, INT, weak=True), recorder)
 
 
 def in_plain_iterations(recorder: Recorder, statement: Any, note: str) -> NoReturn:

@@ -140,6 +140,7 @@ class WhileLoop(BoundNames):
         """The loop ends before the iteration that is marked."""
         if self.iteration is not None:
             self.iteration.marked.close()
+            self.iteration.marked.stands_alone()
         self.iteration, self.rebinds = None, False
 
     def leave(self) -> None:

@@ -253,6 +253,8 @@ def _int(*args: Any, **kwargs: Any) -> Any:
         number = in_class(type(value), "_tracegrad_int")
         if type(value) is TracedInt or number is not None:
             return value if number is None else number(value)
+        if type(value) is TracedArray and value._recorder.open_loops and value.aval.size == 1:
+            return value._tracegrad_int()
     if args and isinstance(args[0], str | bytes):
         _check_origin(args[0], digits=1)
     return int(*args, **kwargs)

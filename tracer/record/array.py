@@ -595,7 +595,10 @@ class TracedArray(metaclass=_StandIn):
         recorder = self._recorder
         take, found = recorder.int_of, None
         self._check_one_element("int")
-        if take is not None and self._atom.aval.dtype.kind in "iu" and current_recorder() is recorder:
+        here = self._atom.aval.dtype.kind in "iu" and current_recorder() is recorder
+        if here and recorder.open_loops:
+            found = recorder.loops.int_in_loop(recorder, self.atom)
+        if found is None and take is not None and here:
             found = take(self.atom)
         return int(self._concrete("int")) if found is None else found
 

@@ -38,17 +38,21 @@ def copied(whole: T) -> T:
 class LoopState(Part):
     """Knowledge of the user's loops over symbols.  ``spots``: reads and writes at traced positions (buffers.py).
     ``known_forms``: integers of iterations that were marked in vain (loops/positions.py).  ``int_ranges``: bounds of
-    integers of Python's, where they are known; ``made_int`` is told of these.  ``marked_values``: by id, values with
+    integers of Python's, where they are known; ``made_int`` is told of these; ``int_in_loop`` gives the one that an
+    integer is in a marked iteration.  ``marked_values``: by id, values with
     which marked iterations began (each, the one in whose place it stood).  ``made_anew``: by id, containers that others
-    stand for, these, and the loops.  ``lessons``: of runs of loop statements, for the next ones."""
+    stand for, these, and the loops.  ``lessons``: of runs of loop statements, for the next ones.  ``plain_rows``: by
+    id, plain arrays for which rows have stood, their contents, and the loop statements."""
 
     spots: dict[Var, Any] = field(default_factory=dict)
     known_forms: dict[Var, Any] = field(default_factory=dict)
     int_ranges: dict[Var, tuple[int, int]] = field(default_factory=dict)
     made_int: Callable[[Any, Node], None] = lambda recorder, node: None
+    int_in_loop: Callable[[Any, Atom], Any] = lambda recorder, atom: None
     marked_values: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     made_anew: dict[int, Any] = field(default_factory=dict)
     lessons: dict[Any, Any] = field(default_factory=dict)
+    plain_rows: dict[int, tuple[np.ndarray, bytes, Any]] = field(default_factory=dict)
 
 
 @dataclass

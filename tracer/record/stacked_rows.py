@@ -58,12 +58,12 @@ def _row(stack: Atom, k: int) -> Atom:
     return reshape(slice_axis(stack, 0, k, 1), stack.aval.shape[1:])
 
 
-def rows_of(stack: Atom, like: TracedArray, count: int, recorder: Any) -> list[TracedArray]:
-    """The rows of *stack* as arrays of the kind of *like*."""
+def rows_of(stack: Atom, like: TracedArray, count: int, recorder: Any, first: int = 0) -> list[TracedArray]:
+    """*count* rows of *stack*, from the *first* on, as arrays of the kind of *like*."""
     shown = Var(Aval(like.aval.dtype, like.aval.shape, like.aval.weak))  # for shape and dtype; a value is made later
     found: list[TracedArray] = []
     others: Others = {}
-    for k in range(count):
+    for k in range(first, first + count):
         row = TracedArray.__new__(TracedArray)
         row._storage = RowStorage(stack, k, like, recorder, others)
         row._steps, row._atom, row._version, row._uncertain = (), shown, -1, False
@@ -77,6 +77,14 @@ def stand_in(rows: list[Any], values: Mapping[int, Any]) -> None:
     others = rows[0]._storage.others
     for k, value in values.items():
         rows[k] = value
+        if type(value) is TracedArray and not value._steps:
+            others[k] = value._storage, value._storage.version
+
+
+def are_rows(rows: Sequence[Any], values: Sequence[Any]) -> None:
+    """Note that *values* are equal to the first rows of the stack that has *rows*."""
+    others = rows[0]._storage.others
+    for k, value in enumerate(values):
         if type(value) is TracedArray and not value._steps:
             others[k] = value._storage, value._storage.version
 

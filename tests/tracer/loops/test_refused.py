@@ -93,16 +93,9 @@ def list_changed(x):
     return done[0] + done[7], len(done)
 
 
-def any_distance(x):
-    done = [x[0]]
-    for i in range(1, 30):
-        done.append(np.sin(done[i // 2]) + x[i])
-    return np.sum(np.stack(done))
-
-
 REFUSED = {
     data_decides: "loop/answers", parity: "loop/answers", modes: "loop/value",
-    grows: "loop/kind", looked_at: "loop/(number|value)", list_changed: "loop/seen", any_distance: "loop/seen",
+    grows: "loop/kind", looked_at: "loop/(number|value)", list_changed: "loop/seen",
 }  # fmt: skip
 
 

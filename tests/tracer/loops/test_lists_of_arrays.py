@@ -1,0 +1,205 @@
+"""Loops over lists of arrays: an array of the list and the name that the loop gives it are one object, in the loop and
+after it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tracegrad import compile_grad
+
+X = np.random.default_rng(5).uniform(0.2, 0.9, 25)
+
+
+def arrays(x):
+    return [x[:3] * (k + 1) for k in range(25)]
+
+
+def total(a):
+    return sum(np.sum(q) * (k + 1) for k, q in enumerate(a))
+
+
+def written_by_name(x):
+    a = arrays(x)
+    for r in a:
+        r[0] = x[3] * 2.0
+    return total(a)
+
+
+def written_by_index(x):
+    a = arrays(x)
+    for i in range(25):
+        a[i][0] = x[i] * 2.0
+    return total(a)
+
+
+def plain_arrays_written(x):
+    a = [np.zeros(3) for _ in range(25)]
+    for i in range(25):
+        r = a[i]
+        r[0] = x[i]
+    return total(a)
+
+
+def written_in_pairs(x):
+    a = arrays(x)
+    for v, r in zip(x, a, strict=True):
+        r += v
+    return total(a)
+
+
+def written_from_the_end(x):
+    a = arrays(x)
+    for k, r in enumerate(reversed(a)):
+        r *= x[k]
+    return total(a)
+
+
+def values_of_a_dict(x):
+    d = {k: x[:3] * (k + 1) for k in range(25)}
+    for v in d.values():
+        v[0] = 7.0 * x[1]
+    return total(d.values())
+
+
+def name_written_after(x):
+    a, s = arrays(x), 0.0
+    for r in a:
+        s = s + np.sum(r)
+    r += x[5]
+    return s + total(a)
+
+
+def array_written_after(x):
+    a, s = arrays(x), 0.0
+    for i in range(25):
+        r = a[24 - i]
+        s = s + np.sum(r)
+    a[0] += 7.0 * x[2]
+    return s + np.sum(r)
+
+
+def carried_name(x):
+    a, old, s = arrays(x), x[:3] * 1.0, 0.0
+    for r in a:
+        s = s + np.sum(old)
+        old = r
+    a[24] += 7.0 * x[2]
+    return np.sum(old) + s
+
+
+def two_back(x):
+    a = arrays(x)
+    first = second = x[:3] * 1.0
+    for r in a:
+        first, second = second, r
+    a[23] *= 3.0
+    return np.sum(first) + 2.0 * np.sum(second)
+
+
+def carried_name_written(x):
+    a, old, s = arrays(x), x[:3] * 1.0, 0.0
+    for r in a:
+        s += np.sum(old)
+        old += 1.0
+        old = r
+    return np.sum(old) + s + total(a)
+
+
+def appended(x):
+    a, b = arrays(x), []
+    for r in a:
+        b.append(r)
+    a[24] += 7.0
+    b[3] *= 2.0
+    return total(b) + 3.0 * total(a)
+
+
+def appended_in_another_order(x):
+    a, b = arrays(x), []
+    for i in range(25):
+        b.append(a[24 - i])
+    a[24] += 7.0 * x[1]
+    b[3] *= 2.0
+    return total(b) + 3.0 * total(a)
+
+
+def appended_in_turn(x):
+    a, b = arrays(x), []
+    for k in range(25):
+        b.append(a[k])
+        b.append(a[24 - k])
+    a[3] += 7.0 * x[1]
+    return sum(np.sum(q) * (k + 1) for k, q in enumerate(b))
+
+
+def left_where_data_decides(x):
+    a, s = arrays(x), 0.0
+    for r in a:
+        s = s + np.sum(r)
+        if s > 40.0:
+            break
+    a[4] += 5.0 * x[0]
+    for k in range(25):
+        a[k] += x[k]
+    return np.sum(r) + s
+
+
+def other_name_in_the_loop(x):
+    a, s = arrays(x), 0.0
+    b = a[3]
+    for k in range(25):
+        r = a[k]
+        b += x[k]
+        s = s + np.sum(r)
+    return s + total(a)
+
+
+def within_another_loop(x):
+    a, s = arrays(x), 0.0
+    for i in range(12):
+        for j in range(12):
+            r = a[i + j]
+            s = s * 0.9 + np.sum(r)
+        a[11 + i] += x[i]
+        s = s + np.sum(r)
+    return s
+
+
+def first_iteration_apart(x):
+    a, b = arrays(x), []
+    s = None
+    for r in a:
+        s = np.sum(r) if s is None else s * 0.5 + np.sum(r)
+        b.append(r)
+    a[0] += 5.0 * x[1]
+    return s + total(b)
+
+
+def plain_array_changed_after(x):
+    a, b, s = [np.ones(3) * k for k in range(25)], [], 0
+    for r in a:
+        s = s + np.sum(r * x[:3])
+        b.append(r)
+    a[0] += 5.0
+    a[7] += 2.0
+    return s + total(b) * x[0]
+
+
+EVERY = (
+    written_by_name, written_by_index, plain_arrays_written, written_in_pairs, written_from_the_end, values_of_a_dict,
+    name_written_after, array_written_after, carried_name, two_back, carried_name_written, appended,
+    appended_in_another_order, appended_in_turn, left_where_data_decides, other_name_in_the_loop, within_another_loop,
+    first_iteration_apart, plain_array_changed_after,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("f", EVERY)
+def test_an_array_of_a_list_is_one_object(f):
+    compiled, move = compile_grad(f), np.random.default_rng(1).normal(size=25)
+    for x in (X, X * 0.7):
+        for _ in range(2):
+            value, gradient = compiled.value_and_grad(x.copy())
+            np.testing.assert_allclose(value, f(x), rtol=1e-12)
+        slope = (f(x + 1e-6 * move) - f(x - 1e-6 * move)) / 2e-6
+        np.testing.assert_allclose(gradient @ move, slope, rtol=1e-6)

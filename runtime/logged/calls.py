@@ -21,6 +21,7 @@ from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray, fresh
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import TextOfValues
+from ..record.kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
 from ..state.pins import MISSING, context_value
@@ -48,7 +49,6 @@ from .files import WRITERS
 from .frame import LoggedFrame
 from .generated import GENERATED, call_generated, is_text_of_fields, text_of_fields
 from .kept_results import KeptResults
-from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from .machine_code import call_jitted, is_decorator
 from .python_functions import CLASS_METHODS, HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper

@@ -39,13 +39,13 @@ from ..record.effects import (
     _ways,
     printed_effects,
 )
+from ..record.kinds import EAGER, item_key
 from ..record.outputs import whole_containers, with_whole
 from ..state.contents import slots
 from ..state.state_graph import StateGraph, StateNode
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Given
-from .kinds import EAGER, item_key
 from .reads import not_closed
 from .run import LoggedRun
 from .writes import DELETED, Written, WrittenElements, WrittenItems, WrittenNames

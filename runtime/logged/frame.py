@@ -21,14 +21,15 @@ from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.iterators import ArrayIterator
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
+from ..record.asked import asked
+from ..record.kinds import BUILT, EAGER, NAMESPACES, PLAIN, TRACED
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_empty
 from .attributes import found_in, load
 from .callees import own_answer
 from .choices import FrameChoices, set_in_arm
-from .entered import Entered, QuietWarnings
-from .kinds import BUILT, EAGER, NAMESPACES, PLAIN, TRACED
+from .entered import QuietWarnings
 from .reads import CONTAINERS, KEYED, is_generic
 from .shared import set_in_class, set_of_function
 from .subclasses import is_of_items, items_of
@@ -409,7 +410,7 @@ class LoggedFrame(FrameChoices):
             return manager
         if run.reads.library(kind):
             raise run.refuse(f"`with` an object of the class {kind.__qualname__}")
-        return Entered(run, manager)
+        return asked(run, manager, "__enter__", "__exit__")
 
     def format(self, value: Any, conversion: Any, spec: Any) -> str:
         return str(format_of(self.run, value, conversion, spec))

@@ -17,7 +17,7 @@ from ...tracer.bytecode.shown_names import nested
 from ...tracer.control.jitted import python_of, through_machine_code, through_source
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import is_traced
-from .kinds import PLAIN, TRACED
+from ..record.kinds import PLAIN, TRACED
 
 _DECORATORS = "numba.core.decorators"
 _DRAWS = frozenset(("random", "print", "objmode"))

@@ -26,16 +26,17 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
 from ...tracer.loops.iterables import symbolic_range
 from ...tracer.numpy_api.python_builtins import plain_like
-from ...tracer.record.array import STAND_INS, TracedArray
+from ...tracer.record.array import STAND_INS
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.shown_text import TextOfValues
+from ..record.asked import Asked, alone, float_of, judged
+from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
 from ..state.contents import slots
 from ..state.libraries import DECIMAL
 from ..state.state_graph import LENGTH
 from .attributes import found_in, load
 from .callees import own_answer
 from .in_python import Callback, added
-from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS, METACLASSES, PROTOCOLS
 from .texts import format_of, has_own_text, print_, text_of, warn
 from .writes import WrittenItems
@@ -58,7 +59,7 @@ def _len(run: Any, x: Any) -> Any:
     if found_in(kind, "__len__")[0] in (tuple, None):
         return len(x)
     found = run.special(x, "__len__")
-    return found if type(found) is TracedInt else operator.index(found)
+    return found if type(found) is TracedInt else judged(len, "__len__", x, found)
 
 
 def _getattr(run: Any, obj: Any, name: str, *default: Any) -> Any:
@@ -198,23 +199,16 @@ def _callback(run: Any, function: Any) -> Any:
     return None if function is None else Callback(run, function)
 
 
-class _InOrder:
-    """An object of the user's, for code in C that compares it by the methods of its class."""
+class _InOrder(Asked):
+    """An object of the user's, for code in C that compares it."""
 
-    __slots__ = ("run", "value")
-
-    def __init__(self, run: Any, value: Any) -> None:
-        self.run, self.value = run, value
+    __slots__ = ()
 
     def __lt__(self, other: Any) -> bool:
-        return bool(self.run.test(self.run.frame.lt(self.value, _alone(other))))
+        return bool(self.run.test(self.run.frame.lt(self.obj, alone(other))))
 
     def __gt__(self, other: Any) -> bool:
-        return bool(self.run.test(self.run.frame.gt(self.value, _alone(other))))
-
-
-def _alone(x: Any) -> Any:
-    return x.value if type(x) is _InOrder else x
+        return bool(self.run.test(self.run.frame.gt(self.obj, alone(other))))
 
 
 def in_order(run: Any, x: Any) -> Any:
@@ -491,12 +485,7 @@ def _reversed(run: Any, x: Any) -> Any:
 
 def _float(run: Any, *x: Any) -> Any:
     if len(x) == 1 and run.is_users(x[0]) and type(found_in(type(x[0]), "__float__")[1]) is types.FunctionType:
-        found = run.special(x[0], "__float__")
-        if type(found) is TracedArray:
-            return found.number()
-        if type(found) is not float:
-            raise run.refuse("a `__float__` that gives no float")
-        return found
+        return float_of(run, x[0])
     return run.call_own(own_answer(float), float, x, {})
 
 

@@ -14,7 +14,6 @@ import itertools
 import operator
 import types
 from collections import deque
-from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property, partial
 from typing import Any
@@ -36,12 +35,14 @@ from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.numpy_api.python_builtins import plain_like
-from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.array import is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
 from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import is_empty
-from .live_frame import ANSWERS, PLAIN, TRACED, LiveFrame
+from .asked import ITERATES, SHOWS, alone, asked, float_of
+from .kinds import TRACED
+from .live_frame import INERT, LiveFrame
 from .written_places import WrittenPlaces
 
 _NAMES = {id(getattr(builtins, name)): name for name in CALLED if hasattr(builtins, name)}
@@ -50,7 +51,7 @@ _C_FUNCTIONS = (*_METHODS, types.MethodWrapperType, types.ClassMethodDescriptorT
 _OF_CALLABLES = ("functools", "_functools", "itertools", "builtins")
 _OURS = "tracegrad."
 _READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for functions in lists and dicts
-_VALUES = PLAIN - {list, tuple, dict}
+_VALUES = INERT - {list, tuple, dict}
 _INERT = (list, dict, set, frozenset, tuple, str, bytes, deque)
 # functions in C that call what they are given
 _CALLING = frozenset(map(id, (sorted, min, max, iter, functools.reduce)))
@@ -61,19 +62,18 @@ _KEEPING = frozenset((
 ))  # fmt: skip
 _MOST_DEEP = 4
 _Cached: Any = functools._lru_cache_wrapper
-#: builtins that ask an object by a special method, and what they do with its answer
-_ASKING: dict[int, str] = {
-    id(len): "__len__", id(str): "__str__", id(repr): "__repr__", id(abs): "__abs__", id(bool): "__bool__",
-    id(next): "__next__", id(round): "__round__", id(int): "__int__", id(reversed): "__reversed__",
-    id(operator.index): "__index__", id(format): "__format__", id(float): "__float__",
-}  # fmt: skip
-#: builtins that go through what they are given
-# By id: functions in C that go through what they are given, and which of it that is.
-_GOING_THROUGH = {
-    **dict.fromkeys(map(id, (
-        list, tuple, set, frozenset, dict, sum, enumerate, any, all, sorted, min, max, iter,
-    )), slice(0, 1)),
-    id(zip): slice(0, None), id(map): slice(1, None), id(filter): slice(1, None), id(functools.reduce): slice(1, 2),
+_GONE_THROUGH = (list, tuple, set, frozenset, dict, sum, enumerate, any, all, sorted, min, max, iter)
+#: by id: functions in C that ask what they are given by special methods, which of it, and by which
+_ASKING: dict[int, tuple[slice, tuple[str, ...]]] = {
+    **{id(f): (slice(0, 1), ITERATES) for f in _GONE_THROUGH},
+    **{id(f): (slice(first, last), ITERATES) for f, first, last in (
+        (zip, 0, None), (map, 1, None), (filter, 1, None), (functools.reduce, 1, 2),
+    )},
+    **{id(f): (slice(0, 1), tuple(names)) for f, *names in (
+        (len, "__len__"), (str, *SHOWS[1:]), (repr, "__repr__"), (format, *SHOWS), (bool, "__bool__", "__len__"),
+        (next, "__next__"), (reversed, "__reversed__", "__len__", "__getitem__"), (abs, "__abs__"),
+        (round, "__round__"), (int, "__int__", "__index__"), (operator.index, "__index__"), (float, "__float__"),
+    )},
 }  # fmt: skip
 
 
@@ -182,7 +182,7 @@ class LiveRun:
         self.called, ready = f, self._ready.get(id(f))
         if ready is not None:
             return partial(ready, *args, **kwargs)
-        if type(f) is types.MethodType and type(f.__self__) in PLAIN:
+        if type(f) is types.MethodType and type(f.__self__) in INERT:
             return partial(f, *args, **kwargs)
         known = self._known_to(f)
         if known is not None and is_for_lists(known) and not any(type(x) in (list, tuple) for x in args):
@@ -192,7 +192,7 @@ class LiveRun:
                 f = self._bound(f)
             if (found := self._by_class(f, args, kwargs)) is not None:
                 return found
-        if (found := self._asking(f, args, kwargs)) is not None:
+        if (found := self._asking(f, known, args, kwargs)) is not None:
             return found
         return self._outside(f, known, args, kwargs)
 
@@ -227,22 +227,28 @@ class LiveRun:
             self.written.container(owner)
         return partial(f, *args, **kwargs)
 
-    def _asking(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _asking(self, f: Any, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same of a builtin that asks what a value is; None where Python's own does."""
         if f in (operator.is_, operator.is_not) and len(args) == 2:
             return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
         if f is isinstance and args and type(args[0]) in TRACED:
             return partial(f, plain_like(*args[:2]), *args[1:])
-        asks = args and id(f) in _ASKING and len(args) < 3
-        method = self._asked(f, args[0]) if asks else None
-        return None if method is None else partial(method, *args[1:], **kwargs)
+        if id(f) not in _ASKING or (f in (iter, min, max) and len(args) > 1):
+            return None
+        which, names = _ASKING[id(f)]
+        if f is float and args and self.method(args[0], "__float__") is not None:
+            return partial(float_of, self, *args)
+        if f is dict and args and isinstance(args[0], dict) and self.method(args[0], "__iter__") is None:
+            return None  # a dict is copied as it is
+        given = list(args)
+        given[which] = [asked(self, x, *names) for x in given[which]]
+        if all(map(operator.is_, given, args)):
+            return None
+        found = self._outside(f, known if names is ITERATES else f, given, kwargs)
+        return lambda: alone(found())
 
     def _outside(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
         """The same of code that is not converted, for which *known* stands."""
-        if id(f) in _GOING_THROUGH and not (f in (min, max) and len(args) > 1):
-            args, these = list(args), _GOING_THROUGH[id(f)]
-            goes = self._items if f is dict else self.iterable
-            args[these] = [x if type(x) in PLAIN else goes(x) for x in args[these]]
         calls = _calls(f)
         if calls:
             args = [x if type(x) in _VALUES else self.handed(x, calls) for x in args]
@@ -322,18 +328,6 @@ class LiveRun:
                 raise TypeError(f"__init__() should return None, not {type(found).__name__!r}")
         return made
 
-    def _asked(self, f: Any, obj: Any) -> Any:
-        """The function for the builtin *f* that asks *obj* by a method of the user's; None where it has none."""
-        if type(obj) in PLAIN or f is bool:
-            return None if type(obj) in PLAIN else partial(self.frame.test, obj)
-        name = _ASKING[id(f)]
-        method = self.method(obj, name)
-        if method is None:
-            return None
-        if f is next:
-            return partial(_next, method)
-        return method if name not in ANSWERS else partial(_answered, f, ANSWERS[name], method)
-
     # ---- values for code that is not converted
 
     def prepares(self, rule: Any) -> Any:
@@ -383,51 +377,15 @@ class LiveRun:
 
     def iterable(self, obj: Any) -> Any:
         """*obj*, to be iterated over by code that is not converted."""
-        method = self.method(obj, "__iter__")
-        if method is None and self.method(obj, "__next__") is None:
-            return obj
-        it = iter(obj) if method is None else method()
-        return it if self.method(it, "__next__") is None else self._iterator(it)
+        return obj if type(obj) in INERT else asked(self, obj, *ITERATES)
 
-    def _items(self, obj: Any) -> Any:
-        """*obj*, of which code that is not converted makes a dict."""
-        if not hasattr(obj, "keys"):
-            return self.iterable(obj)
-        if self.method(obj, "__getitem__") is None or (isinstance(obj, dict) and self.method(obj, "__iter__") is None):
-            return obj  # a dict is copied as it is
-        return [(key, self.frame.item(obj, key)) for key in self.iterable(self.call(obj.keys))]
+    def attribute_for_c(self, obj: Any, name: str) -> Any:
+        """``obj.name``, which code in C asks for."""
+        return self.handed(self.frame.attr(obj, name), "builtins")
 
-    def _iterator(self, it: Any) -> Any:
-        step: Callable[[], Any] = self.method(it, "__next__")
-        return _OverUsers(it, step)
-
-
-def _next(method: Any, *default: Any) -> Any:
-    try:
-        return method()
-    except StopIteration:
-        if not default:
-            raise
-        return default[0]
-
-
-def _answered(f: Any, answer: Callable[[Any], Any], method: Any, *args: Any) -> Any:
-    """The result that the builtin *f* makes of the answer of *method*; ``float`` of a traced one is that number."""
-    found = method(*args)
-    return found.number() if f is float and type(found) is TracedArray else f(answer(found))
-
-
-class _OverUsers:
-    """Goes through an iterator of the user's by the copy of its ``__next__``."""
-
-    def __init__(self, it: Any, step: Callable[[], Any]) -> None:
-        self._it, self._step = it, step
-
-    def __iter__(self) -> _OverUsers:
-        return self
-
-    def __next__(self) -> Any:
-        return self._step()
+    def test(self, x: Any) -> bool:
+        """The truth of *x*."""
+        return self.frame.test(x)
 
 
 _METHODS_OF: dict[Any, Any] = {getattr(builtins, name): methods for name, methods in METHODS_OF.items()}

@@ -20,7 +20,7 @@ from ...tracer.ir.site import FOR_THE_USER
 from ..state.pins import home, lookup
 from ..state.values import is_leaf
 from .held_values import holds_traced
-from .live_frame import TRACED
+from .kinds import TRACED
 
 _CONTAINERS = (list, dict, set, deque)
 _HOLDING = (*TRACED, *_CONTAINERS, tuple)

@@ -24,7 +24,7 @@ import numpy as np
 from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import AsValue, KnownModule
 from ...tracer.ir.aval import is_number
-from ...tracer.ir.graph import Atom, Lit, Var
+from ...tracer.ir.graph import Atom
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.record.array import STAND_INS, TracedArray, to_atom
@@ -35,7 +35,7 @@ from ...tracer.record.shown_text import Shown, TextOfValues, Texts
 from ..state.c_state import keeps_c_state
 from ..state.contents import set_attribute, slots
 from ..state.own_items import CONTENTS, OwnItems
-from ..state.state_graph import Edge, Leaf, StateGraph, StateNode
+from ..state.state_graph import Leaf, StateGraph, StateNode
 from ..state.values import is_leaf, is_nan, keys_unchanged, nans_in, state_token, token
 from .arguments import Arguments
 from .call_key import OBJECT, Call
@@ -85,32 +85,23 @@ class OutsideEffect:
     value: Expression
     form: str
     sink: Sink | None = None
-    again: bool = True
     results: tuple[int, ...] = ()  # indices of the graph's results that values are made of
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        """Append the statement; *texts[k]* is leaf k of the call.  Where this very run is *recorded*, too, if it is to
-        be done *again*: it has had copies."""
+        """Append the statement; *texts[k]* is leaf k of the call."""
         source.results = self.results
-        statement = self.form.format(self.place(source, texts), self.value(source, texts))
-        if self.again or not recorded:
-            source.lines.append(statement)
+        source.lines.append(self.form.format(self.place(source, texts), self.value(source, texts)))
 
 
 @dataclass(slots=True)
 class Effects:
     """The effects of a run; ``arrays`` are the traced arrays that they need, at ``indices`` of the graph's results.
-    ``refused``: changes that can't be done again.  ``transient``: they change what a replay depends on.
-    ``learns``: another run may have none that are refused.
-    ``write_back`` has them take effect at once, for a run that is not kept.  ``out``: the run's result."""
+    ``refused``: changes that can't be done again.  ``out``: the run's result."""
 
     effects: list[OutsideEffect] = field(default_factory=list)
     arrays: list[TracedArray] = field(default_factory=list)
     indices: list[int] = field(default_factory=list)
     refused: list[Reason] = field(default_factory=list)
-    transient: Reason | None = None
-    learns: bool = False
-    write_back: Callable[[], None] = lambda: None
     out: Any = None
 
     def place(self, atoms: list[Atom], returned: dict[int, int]) -> None:
@@ -383,7 +374,6 @@ class _Values:
         self.known_as: Callable[[Any], Any] = lambda value: value  # gives the array for which one stands
         self.taken_over: Callable[[Any], Any] | None = None  # gives NumPy's form of a result that has another
         self._effects, self._given, self._texts, self.others = effects, given, texts, others
-        self._stand_ins = inputs
         self._results: dict[int, tuple[TracedArray, int]] = {}  # id of a traced array -> (it, position of its value)
         self._found_at = found_at
         self._made: dict[int, _Made] = {}  # what the run has made, by id
@@ -397,9 +387,8 @@ class _Values:
         """Something can't be done again."""
         self._effects.refused.append(reason)
 
-    def expression(self, value: Any, depth: int = 0, once: bool = False) -> _Known | None:
-        """(a key that is equal for the same expression, the expression); None where there is none.  *once*: it is not
-        evaluated where this very run is recorded."""
+    def expression(self, value: Any, depth: int = 0) -> _Known | None:
+        """(a key that is equal for the same expression, the expression); None where there is none."""
         value = self.known_as(value)
         if (given := self._of_call(value)) is not None:
             return given
@@ -431,7 +420,7 @@ class _Values:
             found = self._new(value, depth + 1)
             del self._found_at[id(value)]
             if found is not None:
-                return found if once or isinstance(value, tuple) else self._shareable(value, found)
+                return found if isinstance(value, tuple) else self._shareable(value, found)
         return None if self.others is None else self.others.expression(value, self._array)
 
     def _of_call(self, value: Any) -> _Known | None:
@@ -565,13 +554,6 @@ class _Values:
             ),
         )
 
-    def counted(self, edge: Edge, value: Any) -> int | None:
-        """The number by which an int that is an input has gone up to *value*; None where that is not all."""
-        if not (isinstance(edge.child, StateNode) and edge.child.kind == "number" and type(edge.child.obj) is int):
-            return None
-        before = self._stand_ins.get(id(edge.child))
-        return _increment(value, before) if type(value) is type(before) is TracedInt else None
-
     def text(self, text: str) -> tuple[Hashable, Expression]:
         """The expression for a text with traced arrays in it."""
         pieces = [text] if self._texts is None else self._texts.pieces(text)
@@ -655,24 +637,6 @@ def _new_object(kind: Any, store: dict[str, Any], others: dict[str, Any] | None 
     for name, value in (others or {}).items():
         object.__setattr__(made, name, value)
     return made
-
-
-def _increment(value: TracedInt, before: TracedInt) -> int | None:
-    """The constant by which *value* is more than *before*; None where it is not known."""
-    makers = {out: node for node in value.recorder.nodes for out in node.outs}
-    total, atom = 0, value.atom
-    while atom is not before.atom:
-        node = makers.get(atom) if isinstance(atom, Var) else None
-        if node is None or node.prim.name not in ("add", "sub"):
-            return None
-        x, y = node.inputs
-        if isinstance(x, Lit) and node.prim.name == "add":
-            x, y = y, x
-        if not isinstance(y, Lit):
-            return None
-        total += int(y.value) if node.prim.name == "add" else -int(y.value)
-        atom = x
-    return total
 
 
 def _joined(kind: type, parts: list[tuple[Hashable, Expression]], count: int) -> tuple[Hashable, Expression] | None:

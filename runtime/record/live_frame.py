@@ -74,14 +74,14 @@ class LiveFrame(SpecialMethods):
         return self.run.given_for(super().load_global(name))
 
     def store_global(self, name: str, value: Any, /) -> Any:
-        self.run.written.item(self.globals_, name)
+        self.run.written.add(self.globals_, name)
         return super().store_global(name, value)
 
     def load_free(self, name: str, /) -> Any:
         return self.run.given_for(super().load_free(name))
 
     def store_free(self, name: str, value: Any, /) -> Any:
-        self.run.written.container(self.cells[name])
+        self.run.written.add(self.cells[name])
         return super().store_free(name, value)
 
     # ---- attributes
@@ -148,7 +148,7 @@ class LiveFrame(SpecialMethods):
         elif raw is not MISSING and (setter := run.method(raw, "__set__")) is not None:
             setter(a, value)
         else:
-            run.written.attribute(a, name)
+            run.written.add(a, name)
             setattr(a, name, value)
             if type(a) is types.FunctionType and name in _OF_COPIES:
                 run.forget(a)

@@ -209,7 +209,7 @@ class LiveRun:
         if kind is types.BuiltinFunctionType:
             return self._of_container(f, args, kwargs)
         if kind is _Cached:
-            self.written.cache(f)
+            self.written.add(f)
         elif issubclass(kind, type):
             return partial(self._make, f, *args, **kwargs) if self._is_followed(f) else None
         elif kind not in _C_FUNCTIONS and (method := self.method(f, "__call__")) is not None:
@@ -220,7 +220,7 @@ class LiveRun:
         """The same of a method in C of a container or a text."""
         owner = f.__self__
         if type(owner) is ContextVar:
-            self.written.variable(owner)
+            self.written.add(owner)
         if type(owner) not in _INERT or f.__name__ == "sort":
             return None
         if args or kwargs:

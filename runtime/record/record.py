@@ -55,7 +55,7 @@ from .held_values import HeldError, refuse_held, refuse_kept
 from .learned import Learned
 from .live_run import LiveRun
 from .outputs import flatten_result, leaf_text, returned
-from .reached_code import ReachedCode
+from .reached import Reached
 from .recording import Look, Pieces, Recording, UserRun
 from .unwrap_tracers import (
     Holders,
@@ -110,7 +110,7 @@ class _Beginning:
 
     recorder: Recorder
     integers: Integers
-    code: ReachedCode
+    code: Reached
     inputs: dict[int, Var]
     leaves: list[Any]
     names: Sequence[str]
@@ -128,7 +128,7 @@ def _begun(
     recorder.float_settings = quiet_settings()
     recorder.rolls = not in_pieces
     recorder.trusts, recorder.taught.rows_apart = learned.trusts, learned.rows_apart
-    code = recorder.code = ReachedCode(fn, learned.trust, call.objects)
+    code = recorder.code = Reached(fn, learned.trust, call.objects)
     names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)

@@ -92,7 +92,6 @@ class UserRun:
     structure: Any = None
     effects: list[OutsideEffect] = field(default_factory=list)
     arrays: list[Held] = field(default_factory=list)
-    transient: Reason | None = None
     differentiable: bool = False  # whether it was looked for gradients that the run would have lost
 
     def like(self, other: UserRun | None) -> bool:
@@ -116,7 +115,6 @@ class Recording:
     draws: int = 0  # draws from the default stream of random numbers, whose state is then the last captured array
     effects: Sequence[Effect] = ()
     transient: Reason | None = None  # its effects change what it is kept under
-    learns: bool = False  # what it changes may be no reason against replaying another run
     derived: DerivedInputs | None = None
     questions: tuple[Answered, ...] = ()  # put to the outside: they have the same answers in a replay
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order

@@ -21,7 +21,7 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, fresh
 from ...tracer.record.retry import Retry
 from ...tracer.record.shown_text import TextOfValues
-from ..record.asked import ITERATES, asked
+from ..record.asked import ITERATES, asked, is_true
 from ..record.kinds import PLAIN, of_traced
 from ..state.values import is_leaf
 from .attributes import found_in, load
@@ -531,4 +531,4 @@ class Containers(OwnClasses):
             return bool(number)
         if _has_fields(kind, "__len__") and found_in(kind, "__bool__")[0] is None:
             return len(x) > 0
-        return bool(asked(self, x, "__bool__", "__len__"))
+        return is_true(self, x)

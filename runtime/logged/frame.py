@@ -350,12 +350,6 @@ class LoggedFrame(FrameChoices):
 
     # ---- iteration, and the rest
 
-    def iter(self, obj: Any) -> Any:
-        return self.run.iterable(obj)
-
-    def splat(self, obj: Any) -> Any:
-        return self.run.iterable(obj)
-
     def mapping(self, obj: Any) -> Any:
         if isinstance(obj, dict) and is_of_items(found_in(type(obj), "keys")[1]):
             items = items_of(self.run, obj)
@@ -366,12 +360,6 @@ class LoggedFrame(FrameChoices):
 
     def unpack(self, obj: Any, count: int) -> Any:
         return obj if type(obj) is tuple and self.run.reads.node_of(obj) is None else self.run.iterable(obj)
-
-    def unpack_star(self, obj: Any, before: int, after: int) -> Any:
-        return self.run.iterable(obj)
-
-    def first_iterable(self, xs: Any) -> Any:
-        return Begun(self.run.iterable(xs))
 
     def generator(self, lazily: Any, at_once: Any, folded: Any, xs: Any) -> Any:
         made = lazily(xs)

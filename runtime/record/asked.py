@@ -13,7 +13,7 @@ from typing import Any
 
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray
-from ..state.pins import home, lookup
+from ..state.pins import MISSING, home, lookup
 from .kinds import BUILT, PLAIN, TRACED
 
 #: the special methods by which an object is gone through, and by which its text is made
@@ -52,6 +52,16 @@ def judged(function: Callable[[Any], Any], name: str, obj: Any, found: Any) -> A
     return function(type(type(obj).__name__, (), {name: lambda self: found})())
 
 
+def is_true(run: Any, obj: Any) -> bool:
+    """``bool(obj)``; a traced answer of the user's is asked for its truth alone."""
+    name = next((name for name in ("__bool__", "__len__") if lookup(type(obj), name) is not MISSING), "")
+    method = run.method(obj, name)
+    if method is None:
+        return bool(obj)
+    found = method()
+    return bool(found if type(found) in TRACED else judged(bool, name, obj, found))
+
+
 def float_of(run: Any, obj: Any) -> Any:
     """``float(obj)``, by a ``__float__`` of the user's; of a traced value that number."""
     found = run.method(obj, "__float__")()
@@ -88,7 +98,6 @@ def _plain(run: Any, found: Any) -> Any:
 
 
 _ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
-    "__bool__": lambda run, found: run.test(found) if type(found) in TRACED else found,
     "__iter__": lambda run, found: asked(run, found, "__next__"),
     **dict.fromkeys(("__contains__", "__exit__"), _truth),
     **dict.fromkeys(("__len__", "__index__", "__int__"), _plain),

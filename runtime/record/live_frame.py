@@ -10,7 +10,8 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ...tracer.ir.site import FOR_THE_USER, user_frame
 from ...tracer.record.array import TracedArray, is_traced, truth_of
 from ...tracer.record.made_arrays import MadeArray, all_made
 from ..state.pins import MISSING, lookup
-from .asked import ITERATES, SHOWS, asked
+from .asked import ITERATES, SHOWS, asked, is_true
 from .kinds import BUILT, PLAIN, TRACED
 from .special_methods import REFLECTED, SpecialMethods
 
@@ -90,63 +91,46 @@ class LiveFrame(SpecialMethods):
         return self.run.given_for(self._attribute(a, name))
 
     def _attribute(self, a: Any, name: str) -> Any:
-        kind = type(a)
-        if kind in INERT or issubclass(kind, type | super):
-            return self._of_value(a, kind, name)
-        run = self.run
-        if (hook := run.method(a, "__getattribute__")) is not None:
-            return self._or_by_hook(a, name, lambda: hook(name))
-        raw = lookup(kind, name)
-        if type(raw) is property and run.is_users(raw.fget):
-            return self._or_by_hook(a, name, lambda: run.copy_of(raw.fget)(a))
-        own = dict_of(a)
-        if type(raw) is functools.cached_property and type(own) is dict and name not in own and run.is_users(raw.func):
-            cached = functools.cached_property(run.copy_of(raw.func))
-            cached.attrname = raw.attrname
-            return cached.__get__(a, kind)
-        getter = None if raw is MISSING or type(raw) is types.FunctionType else run.method(raw, "__get__")
-        if getter is not None and (hasattr(type(raw), "__set__") or own is None or name not in own):
-            return self._or_by_hook(a, name, lambda: getter(a, kind))
-        if raw is MISSING and (own is None or name not in own) and run.method(a, "__getattr__") is not None:
-            return run.method(a, "__getattr__")(name)
-        return getattr(a, name)
-
-    def _of_value(self, a: Any, kind: type, name: str) -> Any:
+        run, kind = self.run, type(a)
         if kind in TRACED:
             return CALLED["type"](a) if name == "__class__" else CALLED["getattr"](a, name)
-        raw = lookup(a, name) if isinstance(a, type) else MISSING
-        if raw is not MISSING and (getter := self.run.method(raw, "__get__")) is not None:
-            return getter(None, a)
-        if kind is super and type(prop := self._above(a, name)) is property and self.run.is_users(prop.fget):
-            return self.run.copy_of(prop.fget)(a.__self__)
-        return getattr(a, name)
-
-    def _above(self, known: Any, name: str) -> Any:
-        order = known.__self_class__.__mro__
-        for base in order[order.index(known.__thisclass__) + 1 :]:
-            if name in base.__dict__:
-                return base.__dict__[name]
-        return MISSING
-
-    def _or_by_hook(self, a: Any, name: str, get: Callable[[], Any]) -> Any:
-        hook = self.run.method(a, "__getattr__")
+        if kind in INERT:
+            return getattr(a, name)
+        bare, hook = run.method(a, "__getattribute__"), run.method(a, "__getattr__")
+        found = self._by_entry(a, kind, name) if bare is None else partial(bare, name)
         if hook is None:
-            return get()
+            return getattr(a, name) if found is None else found()
         try:
-            return get()
+            return lookup(kind, "__getattribute__").__get__(a)(name) if found is None else found()
         except AttributeError:
-            return hook(name)
+            pass  # which is no context of what the hook raises
+        return hook(name)
+
+    def _by_entry(self, a: Any, kind: type, name: str) -> Any:
+        """A callable for ``a.name``, where an entry of a class that is code of the user's has it; else None."""
+        raw, owner, own = MISSING, a, None
+        if kind is super:
+            kind, owner = a.__self_class__, None if a.__self__ is a.__self_class__ else a.__self__
+            above = kind.__mro__[kind.__mro__.index(a.__thisclass__) + 1 :]
+            raw = next((base.__dict__[name] for base in above if name in base.__dict__), MISSING)
+        elif isinstance(a, type):
+            raw, owner, kind = lookup(a, name), None, a
+        else:
+            raw, own = lookup(kind, name), dict_of(a)
+        entry: Any = self.run.entry(raw, kind, name)
+        if entry is raw or (own is not None and name in own and not hasattr(type(entry), "__set__")):
+            return None
+        if type(raw) is functools.cached_property:
+            self.run.written.add(owner, name)
+        of_class = owner is None and type(entry) is type(raw)  # which is the very entry
+        return None if of_class else partial(entry.__get__, owner, kind)
 
     def set_attr(self, value: Any, a: Any, name: str, /) -> None:
-        run = self.run
+        run, raw = self.run, lookup(type(a), name)
         if (hook := run.method(a, "__setattr__")) is not None:
             hook(name, value)
-            return
-        raw = lookup(type(a), name)
-        if type(raw) is property and run.is_users(raw.fset):
-            run.copy_of(raw.fset)(a, value)
-        elif raw is not MISSING and (setter := run.method(raw, "__set__")) is not None:
-            setter(a, value)
+        elif hasattr(type(entry := run.entry(raw, type(a), name)), "__set__") and entry is not raw:
+            entry.__set__(a, value)
         else:
             run.written.add(a, name)
             setattr(a, name, value)
@@ -154,8 +138,13 @@ class LiveFrame(SpecialMethods):
                 run.forget(a)
 
     def del_attr(self, a: Any, name: str, /) -> None:
-        hook = self.run.method(a, "__delattr__")
-        delattr(a, name) if hook is None else hook(name)
+        raw = lookup(type(a), name)
+        if (hook := self.run.method(a, "__delattr__")) is not None:
+            hook(name)
+        elif hasattr(type(entry := self.run.entry(raw, type(a), name)), "__delete__") and entry is not raw:
+            entry.__delete__(a)
+        else:
+            delattr(a, name)
 
     # ---- items
 
@@ -238,27 +227,15 @@ class LiveFrame(SpecialMethods):
         return a is b
 
     def test(self, x: Any, /) -> bool:
-        return bool(x if type(x) in INERT else asked(self.run, x, "__bool__", "__len__"))
+        return bool(x) if type(x) in INERT else is_true(self.run, x)
 
     def format(self, value: Any, conversion: str, spec: str, /) -> str:
         return super().format(asked(self.run, value, *SHOWS), conversion, spec)
 
     # ---- iteration, and the rest
 
-    def iter(self, xs: Any, /) -> Any:
-        return self.run.iterable(xs)
-
-    def splat(self, xs: Any, /) -> Iterable[Any]:
-        return self.run.iterable(xs)  # type: ignore[no-any-return]
-
-    def unpack(self, xs: Any, n: int, /) -> Any:
-        return self.run.iterable(xs)
-
-    def unpack_star(self, xs: Any, before: int, after: int, /) -> Any:
-        return self.run.iterable(xs)
-
     def first_iterable(self, xs: Any, /) -> Any:
-        return iter(self.run.iterable(xs))
+        return iter(self.run.iterable(xs))  # which a generator may keep
 
     def loop(self, number: int, iterable: Any, /) -> Any:
         return PythonFor(iter(self.run.iterable(iterable)))

@@ -70,7 +70,7 @@ _ASKING: dict[int, tuple[slice, tuple[str, ...]]] = {
         (zip, 0, None), (map, 1, None), (filter, 1, None), (functools.reduce, 1, 2),
     )},
     **{id(f): (slice(0, 1), tuple(names)) for f, *names in (
-        (len, "__len__"), (str, *SHOWS[1:]), (repr, "__repr__"), (format, *SHOWS), (bool, "__bool__", "__len__"),
+        (len, "__len__"), (str, *SHOWS[1:]), (repr, "__repr__"), (format, *SHOWS),
         (next, "__next__"), (reversed, "__reversed__", "__len__", "__getitem__"), (abs, "__abs__"),
         (round, "__round__"), (int, "__int__", "__index__"), (operator.index, "__index__"), (float, "__float__"),
     )},
@@ -141,6 +141,19 @@ class LiveRun:
         """The special method *name* of an object, if it is a function of the user's; else None."""
         raw = lookup(type(obj), name)
         return types.MethodType(self.copy_of(raw), obj) if self.is_users(raw) else None
+
+    def entry(self, raw: Any, cls: type, name: str) -> Any:
+        """An entry *raw* of a class, over copies where code of the user's answers for it."""
+        kind = type(raw)
+        if kind is property and any(map(self.is_users, (raw.fget, raw.fset, raw.fdel))):
+            parts = [self.copy_of(part) if self.is_users(part) else part for part in (raw.fget, raw.fset, raw.fdel)]
+            made: Any = property(*parts)
+        elif kind is functools.cached_property and self.is_users(raw.func):
+            made = functools.cached_property(self.copy_of(raw.func))
+        else:
+            return raw if kind is types.FunctionType else asked(self, raw, "__get__", "__set__", "__delete__")
+        made.__set_name__(cls, getattr(raw, "attrname", name))
+        return made
 
     def _rewrapped(self, value: Any) -> Any:
         """A function of ours over one of the user's, as the same one over its copy."""
@@ -231,6 +244,8 @@ class LiveRun:
         """The same of a builtin that asks what a value is; None where Python's own does."""
         if f in (operator.is_, operator.is_not) and len(args) == 2:
             return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
+        if f is bool and len(args) == 1 and type(args[0]) not in INERT:
+            return partial(self.test, *args)
         if f is isinstance and args and type(args[0]) in TRACED:
             return partial(f, plain_like(*args[:2]), *args[1:])
         if id(f) not in _ASKING or (f in (iter, min, max) and len(args) > 1):

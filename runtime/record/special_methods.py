@@ -1,4 +1,4 @@
-"""Operators as Python does them: with an object of the user's class, by its methods, in Python's order."""
+"""Operators and iteration as Python does them: of an object of the user's class, by its methods, in Python's order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ...tracer.convert.transparent import Transparent
+from ...tracer.convert.transparent import Begun, Transparent
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.made_arrays import fresh
 from ..state.pins import lookup
@@ -24,13 +24,28 @@ REFLECTED = {
 
 
 class SpecialMethods(Transparent):
-    """The part of a frame that has the operators.  ``run.method(obj, name)`` is the callable for a special method of
+    """The part of a frame that has them.  ``run.method(obj, name)`` is the callable for a special method of
     the user's; None for others."""
 
     run: Any
     fresh = staticmethod(fresh)
     test: Callable[[Any], bool]  # type: ignore[assignment]
     call: Callable[..., Any]  # type: ignore[assignment]
+
+    def iter(self, xs: Any) -> Any:
+        return self.run.iterable(xs)
+
+    def splat(self, xs: Any) -> Any:
+        return self.run.iterable(xs)
+
+    def unpack(self, xs: Any, count: int) -> Any:
+        return self.run.iterable(xs)
+
+    def unpack_star(self, xs: Any, before: int, after: int) -> Any:
+        return self.run.iterable(xs)
+
+    def first_iterable(self, xs: Any) -> Any:
+        return Begun(self.run.iterable(xs))
 
     def is_not(self, a: Any, b: Any) -> bool:
         return not self.is_(a, b)

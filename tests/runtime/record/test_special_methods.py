@@ -133,6 +133,79 @@ class NoItems:
         return 1.0
 
 
+class Doubled:
+    def __get__(self, obj, kind=None):
+        return 5.0 if obj is None else obj.held * 2.0
+
+    def __set__(self, obj, value):
+        obj.held = Number(value)._plain() + 1.0
+
+    def __delete__(self, obj):
+        obj.held = Number(obj.held)._plain() * 100.0
+
+
+class Owner:
+    d = Doubled()
+    held = 1.0
+
+    @property
+    def p(self):
+        return Number(self.held)._plain()
+
+    @p.setter
+    def p(self, value):
+        self.held = Number(value)._plain() * 3.0
+
+    @p.deleter
+    def p(self):
+        self.held = 7.0
+
+    @property
+    def only_read(self):
+        return 1.0
+
+
+class Inherits(Owner):
+    @property
+    def p(self):
+        return super().p + 0.25
+
+    @classmethod
+    def of_class(cls):
+        return super().__new__(cls).d + super().d
+
+
+class Meta(type):
+    def __getattr__(cls, name):
+        return 2.5 if name == "from_meta" else super().__getattribute__(name)
+
+
+class ByMeta(metaclass=Meta):
+    pass
+
+
+class Bare:
+    def __getattribute__(self, name):
+        if name == "a":
+            return 4.0
+        raise AttributeError(name)
+
+    def __getattr__(self, name):
+        return 6.0
+
+
+def attributes(x):
+    o = Owner()
+    o.d = x[0]
+    first = o.d
+    o.p = x[1]
+    second = o.p if Inherits.p is vars(Inherits)["p"] else 0.0
+    del o.d
+    third = o.held
+    del o.p
+    return first + 10 * second + 100 * third + o.held + Owner.d
+
+
 def iterator_of_its_own(x):
     c = Counts(3)
     it = iter(c)
@@ -207,6 +280,13 @@ CASES = {
     "a truth that is none": refused(lambda x: x[0] if Truth(1) else x[1]),
     "a negative length as a truth": refused(lambda x: x[0] if Length(-2) else x[1]),
     "a property that has no value": lambda x: x[0] * Hooked().p + Hooked().q,
+    "descriptors": attributes,
+    "a property above": lambda x: x[0] * Inherits().p,
+    "a descriptor of a class": lambda x: x[0] * Inherits.of_class(),
+    "a property without a setter": refused(lambda x: setattr(Owner(), "only_read", x[0])),
+    "an attribute by the metaclass": lambda x: x[0] * ByMeta.from_meta,
+    "no attribute by the metaclass": refused(lambda x: ByMeta.nothing),
+    "all attributes by hooks": lambda x: x[0] * Bare().a * Bare().b,
     "a hook without a value": refused(lambda x: Hooked().r),
     "a context that ends an error": quiet,
     "a context that does not": loud,

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.bytecode.shown_names import own_answer
 from ...tracer.control.jitted import python_of
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.ir.refusals import Refusal
@@ -21,6 +22,7 @@ from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray, fresh
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import TextOfValues
+from ..record.asked import no_result
 from ..record.kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
@@ -40,7 +42,6 @@ from .callees import (
     is_generator,
     is_refused,
     loses_traces,
-    own_answer,
     reason_of,
     takes_callbacks,
 )
@@ -385,7 +386,7 @@ class Calls(KeptResults):
         reads.pin(kind)
         if type(init) is types.FunctionType:
             reads.read_class(start, "__init__", init)
-            self.call(init, made, *args, **kwargs)
+            no_result(self.call(init, made, *args, **kwargs))
         elif issubclass(kind, BaseException):
             init(made, *args, **kwargs)
         else:

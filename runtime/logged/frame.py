@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.shown_names import own_answer
 from ...tracer.convert.transparent import OWN, AskedWhile, Begun, PythonFor
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
@@ -27,7 +28,6 @@ from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_empty
 from .attributes import found_in, load
-from .callees import own_answer
 from .choices import FrameChoices, set_in_arm
 from .entered import QuietWarnings
 from .reads import CONTAINERS, KEYED, is_generic

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.records import dict_of
+from ...tracer.bytecode.shown_names import own_answer
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
@@ -29,13 +30,12 @@ from ...tracer.numpy_api.python_builtins import plain_like
 from ...tracer.record.array import STAND_INS
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.shown_text import TextOfValues
-from ..record.asked import Asked, alone, float_of, judged
+from ..record.asked import InOrder, float_of, judged
 from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
 from ..state.contents import slots
 from ..state.libraries import DECIMAL
 from ..state.state_graph import LENGTH
 from .attributes import found_in, load
-from .callees import own_answer
 from .in_python import Callback, added
 from .reads import CONTAINERS, METACLASSES, PROTOCOLS
 from .texts import format_of, has_own_text, print_, text_of, warn
@@ -199,21 +199,9 @@ def _callback(run: Any, function: Any) -> Any:
     return None if function is None else Callback(run, function)
 
 
-class _InOrder(Asked):
-    """An object of the user's, for code in C that compares it."""
-
-    __slots__ = ()
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(self.run.test(self.run.frame.lt(self.obj, alone(other))))
-
-    def __gt__(self, other: Any) -> bool:
-        return bool(self.run.test(self.run.frame.gt(self.obj, alone(other))))
-
-
 def in_order(run: Any, x: Any) -> Any:
     """*x*, to be compared with others by code in C."""
-    return _InOrder(run, x) if run.is_users(x) else run.handed(x, False)
+    return InOrder(run, x) if run.is_users(x) else run.handed(x, False)
 
 
 def _by_order(builtin: Any) -> Callable[..., Any]:

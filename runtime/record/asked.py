@@ -52,6 +52,12 @@ def judged(function: Callable[[Any], Any], name: str, obj: Any, found: Any) -> A
     return function(type(type(obj).__name__, (), {name: lambda self: found})())
 
 
+def no_result(found: Any) -> None:
+    """An error where the ``__init__`` of an object that is made has a result."""
+    if found is not None:
+        raise TypeError(f"__init__() should return None, not {type(found).__name__!r}")
+
+
 def is_true(run: Any, obj: Any) -> bool:
     """``bool(obj)``; a traced answer of the user's is asked for its truth alone."""
     name = next((name for name in ("__bool__", "__len__") if lookup(type(obj), name) is not MISSING), "")
@@ -66,6 +72,18 @@ def float_of(run: Any, obj: Any) -> Any:
     """``float(obj)``, by a ``__float__`` of the user's; of a traced value that number."""
     found = run.method(obj, "__float__")()
     return found.number() if type(found) is TracedArray else judged(float, "__float__", obj, found)
+
+
+class InOrder(Asked):
+    """An object of the user's, for code in C that compares it."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: Any) -> bool:
+        return bool(self.run.test(self.run.frame.lt(self.obj, alone(other))))
+
+    def __gt__(self, other: Any) -> bool:
+        return bool(self.run.test(self.run.frame.gt(self.obj, alone(other))))
 
 
 @lru_cache(maxsize=1024)

@@ -9,6 +9,7 @@ one copy goes through.
 from __future__ import annotations
 
 import builtins
+import copy
 import functools
 import itertools
 import operator
@@ -21,16 +22,9 @@ from typing import Any
 import numpy as np
 
 from ...tracer.bytecode.records import in_class
-from ...tracer.bytecode.shown_names import (
-    CALLED,
-    CALLED_AS,
-    METHODS_OF,
-    SOMETIMES,
-    is_for_lists,
-    shown,
-)
+from ...tracer.bytecode.shown_names import METHODS_OF, is_for_lists, own_answer, shown
 from ...tracer.control.jitted import is_recorded, python_of, through_source
-from ...tracer.convert.copies import NotConverted, convert
+from ...tracer.convert.copies import NotConverted, convert, remade
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.site import FOR_THE_USER
@@ -40,12 +34,12 @@ from ...tracer.record.made_arrays import PLAIN_METHODS
 from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import is_empty
-from .asked import ITERATES, SHOWS, alone, asked, float_of
-from .kinds import TRACED
+from .asked import ITERATES, SHOWS, InOrder, alone, asked, float_of, no_result
+from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
+from .special_methods import SpecialMethods
 from .written_places import WrittenPlaces
 
-_NAMES = {id(getattr(builtins, name)): name for name in CALLED if hasattr(builtins, name)}
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
 _C_FUNCTIONS = (*_METHODS, types.MethodWrapperType, types.ClassMethodDescriptorType, np.ufunc, type(np.sum))
 _OF_CALLABLES = ("functools", "_functools", "itertools", "builtins")
@@ -62,7 +56,8 @@ _KEEPING = frozenset((
 ))  # fmt: skip
 _MOST_DEEP = 4
 _Cached: Any = functools._lru_cache_wrapper
-_GONE_THROUGH = (list, tuple, set, frozenset, dict, sum, enumerate, any, all, sorted, min, max, iter)
+_GONE_THROUGH = (list, tuple, set, frozenset, dict, enumerate, any, all, iter)
+_ORDER, _ASKING_EACH = ("__lt__", "__gt__"), frozenset(map(id, (sorted, min, max, sum)))
 #: by id: functions in C that ask what they are given by special methods, which of it, and by which
 _ASKING: dict[int, tuple[slice, tuple[str, ...]]] = {
     **{id(f): (slice(0, 1), ITERATES) for f in _GONE_THROUGH},
@@ -73,8 +68,14 @@ _ASKING: dict[int, tuple[slice, tuple[str, ...]]] = {
         (len, "__len__"), (str, *SHOWS[1:]), (repr, "__repr__"), (format, *SHOWS),
         (next, "__next__"), (reversed, "__reversed__", "__len__", "__getitem__"), (abs, "__abs__"),
         (round, "__round__"), (int, "__int__", "__index__"), (operator.index, "__index__"), (float, "__float__"),
+        (copy.copy, "__copy__"), (copy.deepcopy, "__deepcopy__"), (operator.getitem, "__getitem__"),
+        (operator.contains, "__contains__", *ITERATES),
     )},
+    id(divmod): (slice(0, 2), ("__divmod__", "__rdivmod__")), id(pow): (slice(0, 2), ("__pow__", "__rpow__")),
 }  # fmt: skip
+
+
+_OPERATORS = {id(getattr(operator, name)): name for name in dir(SpecialMethods) if hasattr(operator, name)}
 
 
 class LiveRun:
@@ -169,12 +170,7 @@ class LiveRun:
 
     def _with_cells(self, f: types.FunctionType) -> types.FunctionType:
         cells = tuple([self._cell(cell) for cell in f.__closure__ or ()])
-        if all(map(operator.is_, cells, f.__closure__ or ())):
-            return f
-        made = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, cells)
-        made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
-        made.__dict__.update(f.__dict__)
-        return made
+        return f if all(map(operator.is_, cells, f.__closure__ or ())) else remade(f, f.__globals__, cells)
 
     def _cell(self, cell: types.CellType) -> types.CellType:
         """*cell*, or one with the copy of the function that is in it."""
@@ -197,7 +193,7 @@ class LiveRun:
             return partial(ready, *args, **kwargs)
         if type(f) is types.MethodType and type(f.__self__) in INERT:
             return partial(f, *args, **kwargs)
-        known = self._known_to(f)
+        known = own_answer(f)
         if known is not None and is_for_lists(known) and not any(type(x) in (list, tuple) for x in args):
             known = None
         if known is None:
@@ -248,7 +244,11 @@ class LiveRun:
             return partial(self.test, *args)
         if f is isinstance and args and type(args[0]) in TRACED:
             return partial(f, plain_like(*args[:2]), *args[1:])
-        if id(f) not in _ASKING or (f in (iter, min, max) and len(args) > 1):
+        if id(f) in _OPERATORS and 0 < len(args) < 3 and not kwargs and any(type(x) not in INERT for x in args):
+            return partial(getattr(self.frame, _OPERATORS[id(f)]), *args)
+        if id(f) in _ASKING_EACH and args and (type(args[0]) not in PLAIN or "key" in kwargs):
+            return self._asking_each(f, known, args, kwargs)
+        if id(f) not in _ASKING or (f is iter and len(args) > 1):
             return None
         which, names = _ASKING[id(f)]
         if f is float and args and self.method(args[0], "__float__") is not None:
@@ -256,11 +256,29 @@ class LiveRun:
         if f is dict and args and isinstance(args[0], dict) and self.method(args[0], "__iter__") is None:
             return None  # a dict is copied as it is
         given = list(args)
+        if which.start == 1 and args and (called := self.method(args[0], "__call__")) is not None:
+            given[0] = called  # of `map` and the like
         given[which] = [asked(self, x, *names) for x in given[which]]
         if all(map(operator.is_, given, args)):
             return None
         found = self._outside(f, known if names is ITERATES else f, given, kwargs)
         return lambda: alone(found())
+
+    def _asking_each(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
+        """The same of a builtin that asks each of several values, or adds them."""
+        several, key = len(args) > 1 and f is not sum, kwargs.get("key")
+        values = [*args] if several else [*self.iterable(args[0])]
+        others = {type(x): x for x in values if type(x) not in INERT}.values()
+        if f is sum and any(self.method(x, name) for x in others for name in ("__add__", "__radd__")):
+            start = args[1:] or (kwargs.get("start", 0),)
+            return partial(functools.reduce, self.frame.add, values, *start)
+        if key is not None or (f is not sum and any(self.method(x, name) for x in others for name in _ORDER)):
+            kwargs = {**kwargs, "key": lambda x: self._in_order(x if key is None else self.call(key, x))}
+        return self._outside(f, known, values if several else [values, *args[1:]], kwargs)
+
+    def _in_order(self, x: Any) -> Any:
+        """*x*, to be compared by code in C."""
+        return InOrder(self, x) if type(x) not in INERT and any(self.method(x, name) for name in _ORDER) else x
 
     def _outside(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
         """The same of code that is not converted, for which *known* stands."""
@@ -283,16 +301,6 @@ class LiveRun:
             return self._rewrapped(f) if f.__closure__ and not is_copy(f) else f
         return self._rewrapped(f) if in_class(type(f), "_tracegrad_rebuild") else f
 
-    def _known_to(self, f: Any) -> Any:
-        """The function that knows traced values and stands for *f*; None where there is none."""
-        known = CALLED_AS.get(id(f))
-        name = _NAMES.get(id(f), "")
-        if known is None or known[0] is not f:
-            known = (f, CALLED[name]) if name else None
-        if known is None or (name in SOMETIMES and not SOMETIMES[name]()):
-            return None
-        return known[1]
-
     def _bound(self, f: Any) -> Any:
         owner, function = f.__self__, f.__func__
         if in_class(type(owner), "_tracegrad_rebuild"):
@@ -304,7 +312,7 @@ class LiveRun:
         owner, name = getattr(f, "__self__", None), getattr(f, "__name__", "")
         if type(owner) is np.ndarray and name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
             return partial(PLAIN_METHODS[name], owner)
-        if isinstance(owner, np.ufunc) and (ours := self._known_to(owner)) is not None and name in vars(ours):
+        if isinstance(owner, np.ufunc) and (ours := own_answer(owner)) is not None and name in vars(ours):
             return getattr(ours, name)  # np.add.at
         of = getattr(f, "__objclass__", None) or (owner if isinstance(owner, type) else None)
         if of is np.ndarray and name in PLAIN_METHODS and args and type(args[0]) is np.ndarray and is_traced(args[1:]):
@@ -338,9 +346,7 @@ class LiveRun:
             made = cls.__new__(cls, *args, **kwargs)
         if isinstance(made, cls):
             start = self.method(made, "__init__") if type(made) is cls else None
-            found = (start or type(made).__init__.__get__(made))(*args, **kwargs)
-            if found is not None:
-                raise TypeError(f"__init__() should return None, not {type(found).__name__!r}")
+            no_result((start or type(made).__init__.__get__(made))(*args, **kwargs))
         return made
 
     # ---- values for code that is not converted
@@ -372,11 +378,13 @@ class LiveRun:
             return value if plain else self._known(value, partial(found, *value.args, **value.keywords))
         if in_class(kind, "_tracegrad_rebuild"):
             return self._rewrapped(value)
+        if calls in _OF_CALLABLES and id(value) in _OPERATORS:
+            return partial(self.call, value)
         if kind in _C_FUNCTIONS and calls in _OF_CALLABLES:
             owner = getattr(value, "__self__", None)
             if type(owner) is np.ndarray and value.__name__ in PLAIN_METHODS:
                 return lambda *args, **kwargs: self.call(value, *args, **kwargs)
-            if (known := self._known_to(value)) is not None:
+            if (known := own_answer(value)) is not None:
                 self.stands_for[id(known)] = value
             return known or value
         return value

@@ -24,6 +24,7 @@ import numpy as np
 
 from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
+from ...tracer.convert.copies import remade
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
@@ -218,10 +219,8 @@ class Settled:
         space: Any = fn.__globals__
         while hasattr(space, "_below"):
             space = space._below
-        made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, fn.__closure__)
-        made.__qualname__, made.__module__, made.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
-        made.__kwdefaults__, made.__annotations__ = fn.__kwdefaults__, fn.__annotations__
-        made.__dict__.update(fn.__dict__)
+        made = remade(fn, space, fn.__closure__)
+        made.__annotations__ = fn.__annotations__
         return made
 
     def _closure(self, fn: types.FunctionType, depth: int) -> None:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
+import math
+import operator
 import time
 
 import numpy as np
@@ -194,6 +198,158 @@ class Bare:
         return 6.0
 
 
+class Made:
+    def __new__(cls, v):
+        made = Number(v) if v > 0.5 else object.__new__(cls)
+        made.kind = cls.__name__
+        return made
+
+    def __init__(self, v):
+        self.v = v * 10.0
+
+
+class NoInit:
+    def __init__(self, v):
+        self.v = v
+        return 1
+
+
+class Vector:
+    """All that code in C may ask."""
+
+    def __init__(self, v):
+        self.v = v
+
+    def _plain(self):
+        z = np.zeros(1)
+        z[0] = self.v
+        return float(z[0])
+
+    def __abs__(self):
+        return self._plain() + 1.0
+
+    def __round__(self, digits=None):
+        return self._plain() * (2.0 if digits is None else digits)
+
+    def __divmod__(self, other):
+        return self._plain(), other
+
+    def __rdivmod__(self, other):
+        return other, self._plain()
+
+    def __pow__(self, other, modulus=None):
+        return self._plain() * other + (0.0 if modulus is None else modulus)
+
+    def __rpow__(self, other):
+        return self._plain() * other * 2.0
+
+    def __matmul__(self, other):
+        return self._plain() * 3.0
+
+    def __iadd__(self, other):
+        self.v = self._plain() + other
+        return self
+
+    def __invert__(self):
+        return self._plain() * 5.0
+
+    def __pos__(self):
+        return self
+
+    def __eq__(self, other):
+        return isinstance(other, Vector) and self._plain() == other._plain()
+
+    def __hash__(self):
+        return 1
+
+    def __lt__(self, other):
+        return self._plain() < other._plain()
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, k):
+        if type(k) is slice:
+            return self._plain() * (k.stop or 1)
+        if not -2 <= k < 2:
+            raise IndexError(k)
+        return self._plain() * (k + 1)
+
+    def __setitem__(self, k, value):
+        self.v = Number(value)._plain() * (k + 1)
+
+    def __delitem__(self, k):
+        self.v = self._plain() * 100.0 + k
+
+    def __reversed__(self):
+        return iter([self._plain(), 0.5])
+
+    def __call__(self, k=1.0, *more, by=1.0):
+        return self._plain() * k * by + len(more)
+
+    def __copy__(self):
+        return Vector(self._plain() * 2.0)
+
+    def __int__(self):
+        return 3
+
+    def __index__(self):
+        return 1
+
+    def __floor__(self):
+        return 2
+
+    def __format__(self, spec):
+        return f"[{spec}]"
+
+
+class Whole:
+    def __radd__(self, other):
+        return NotImplemented
+
+    def __iadd__(self, other):
+        return NotImplemented
+
+    def __add__(self, other):
+        return 3.0
+
+
+class Members(type):
+    def __instancecheck__(cls, obj):
+        return getattr(obj, "member", False)
+
+    def __call__(cls, *args):
+        return super().__call__(*args).v + 1.0
+
+
+class OfMembers(metaclass=Members):
+    def __init__(self, v):
+        self.v = v
+
+
+def unpacked(x):
+    a, b = Vector(x[0])
+    c, *d = Vector(x[1])
+    return a + 10.0 * b + 100.0 * c + 1000.0 * d[0] + sum([*Vector(x[2])]) + sum((lambda *k: k)(*Vector(x[0])))
+
+
+def changed(x):
+    v, n = Vector(x[0]), Vector(x[1])
+    v[1] = x[2]
+    first = v.v
+    del v[3]
+    before = n
+    n += 2.0
+    return first + v.v + n.v * (2.0 if n is before else 3.0)
+
+
+def in_place_of_all(x):
+    w, values = Whole(), [1.0]
+    w += 1.0
+    values += Vector(x[0])
+    return x[0] * w + sum(values)
+
+
 def attributes(x):
     o = Owner()
     o.d = x[0]
@@ -287,6 +443,37 @@ CASES = {
     "an attribute by the metaclass": lambda x: x[0] * ByMeta.from_meta,
     "no attribute by the metaclass": refused(lambda x: ByMeta.nothing),
     "all attributes by hooks": lambda x: x[0] * Bare().a * Bare().b,
+    "another class is made": lambda x: x[0] * (Made(x[0]).v + 10.0 * (type(Made(x[0])) is Number) + Made(x[2]).v),
+    "no result of an initialiser": refused(lambda x: NoInit(x[0])),
+    "numbers": lambda x: abs(Vector(x[0])) + 10 * round(Vector(x[1])) + round(Vector(x[2]), 2) + (+Vector(x[0])).v,
+    "two numbers": lambda x: sum(divmod(Vector(x[0]), 2.0)) + 10 * sum(divmod(3.0, Vector(x[1]))) + (~Vector(x[2])),
+    "powers": lambda x: Vector(x[0]) ** 2.0 + pow(Vector(x[1]), 3.0, 4.0) + 2.0 ** Vector(x[2]) + Vector(x[0]) @ x,
+    "integers": lambda x: x[0] * (int(Vector(1)) + 10 * operator.index(Vector(1)) + 100 * math.floor(Vector(1))),
+    "an index": lambda x: x[Vector(1)] + [1.0, 2.0][Vector(1)] + len("ab"[: Vector(1)]),
+    "items": lambda x: Vector(x[0])[1] + 10 * Vector(x[1])[:3] + 100 * Vector(x[2])[-1],
+    "no item": refused(lambda x: Vector(x[0])[5]),
+    "changes": changed,
+    "unpacked": unpacked,
+    "too many": refused(lambda x: one_of(Vector(x[0]))),
+    "iterators in C": lambda x: sum(a * b for a, b in zip(Vector(x[0]), [2.0, 3.0], strict=True))
+    + sum(map(float, Vector(x[1]))) + sum(k * v for k, v in enumerate(Vector(x[2]), 1))
+    + sum(reversed(Vector(x[0]))) + max(Vector(x[1])),
+    "in order": lambda x: sum(k * v.v for k, v in enumerate(sorted([Vector(x[0]), Vector(x[1]), Vector(x[2])])))
+    + min([Vector(x[1]), Vector(x[2])]).v + max(Vector(x[0]), Vector(x[1])).v
+    + max(x, key=lambda v: Vector(-v)) + sum([Number(x[0]), Number(x[1])][:1], 2.0).v,
+    "contained": lambda x: x[0] * (2.0 if x[0] in Vector(x[0]) else 3.0) * (2.0 if 9.0 not in Vector(x[0]) else 3.0),
+    "called": lambda x: Vector(x[0])(2.0) + 10 * Vector(x[1])(3.0, 1, 2, by=2.0) + sum(map(Vector(x[2]), [1.0, 2.0])),
+    "copies": lambda x: copy.copy(Vector(x[0])).v + copy.deepcopy(Whole()).__add__(1),
+    "formats": lambda x: x[0] * len(f"{Vector(x[0]):abc}" + format(Vector(x[0]), "de") + f"{Vector(x[0]):f}"),
+    "in place of all": in_place_of_all,
+    "no operator in place": refused(lambda x: operator.iadd(1.0, Whole())),
+    "functions of operators": lambda x: (operator.add(2.0, Number(x[0]))).v
+    + functools.reduce(operator.mul, [Number(x[0]), 2.0, 3.0]).v + operator.getitem(Vector(x[1]), 1),
+    "truths": lambda x: (Vector(x[0]) and x[1]) + (Length(0) or x[2]) + x[0] * (1.0 if not Length(0) else 2.0),
+    "a chain": lambda x: x[0] * (2.0 if 0.1 < Number(x[0]) < 0.9 else 3.0),
+    "a class that answers": lambda x: x[0] * (2.0 if isinstance(Truth(1), OfMembers) else 3.0),
+    "a class that is called": lambda x: OfMembers(x[0]) * 2.0,
+    "a default": lambda x: x[0] * getattr(Length(1), "none", 4.0) * (2.0 if hasattr(Hooked(), "p") else 3.0),
     "a hook without a value": refused(lambda x: Hooked().r),
     "a context that ends an error": quiet,
     "a context that does not": loud,
@@ -294,6 +481,11 @@ CASES = {
     "texts": lambda x: x[0] * len(f"{Shown()}{Shown()!r}{Shown()!s:>12}" + str(Shown())),
     "a format of no text": refused(lambda x: f"{Shown():>3}"),
 }  # fmt: skip
+
+
+def one_of(v):
+    (a,) = v
+    return a
 
 
 def exec_in_place(n):

@@ -273,12 +273,6 @@ class Settled:
         except RecursionError:  # it holds itself
             self.held.append(out)
             return out
-        if MadeArray in map(type, leaves):
-            out = self._without_made(out)
-            leaves, spec = flatten_result(out)
-            if MadeArray in map(type, leaves):  # in objects
-                leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
-                out = tree_unflatten(spec, leaves)
         self._each(_factories(out))
         values = not any(issubclass(type(leaf), type) for leaf in leaves) and all(map(_is_value, leaves))
         out = self.whole(out, others)
@@ -287,20 +281,6 @@ class Settled:
         leaves, spec = flatten_result(out)
         plain = self._each(leaves)
         return tree_unflatten(spec, [x if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)])
-
-    def _without_made(self, value: Any) -> Any:
-        """A result with NumPy's arrays in place of those that the run watches, in the same containers."""
-        kind = type(value)
-        if kind is MadeArray:
-            return self(value)
-        places = value.items() if issubclass(kind, dict) else enumerate(value) if issubclass(kind, _PARTED) else ()
-        new = [(key, made) for key, part in places if (made := self._without_made(part)) is not part]
-        if new and issubclass(kind, tuple):
-            parts = dict(enumerate(value)) | dict(new)
-            return tuple.__new__(kind, parts.values())  # type: ignore[type-var]
-        for key, made in new:
-            value[key] = made
-        return value
 
     def whole(self, out: Any, others: Container[int]) -> Any:
         """A result in which the containers that others have, too, with ids among *others*, are theirs."""
@@ -521,7 +501,7 @@ def is_raised_by_python(error: BaseException) -> bool:
 def _is_value(leaf: Any) -> bool:
     """Whether nobody can tell a part of a result from another one that is equal, or it is an array."""
     kinds = (TracedArray, TracedInt, Whole, np.ndarray, type, types.ModuleType, enum.Enum, *TENSORS.types)
-    return issubclass(type(leaf), kinds) or is_leaf(leaf)
+    return (issubclass(type(leaf), kinds) and type(leaf) is not MadeArray) or is_leaf(leaf)
 
 
 def _plain_keys(values: Any, plain: Unwrap) -> None:

@@ -82,17 +82,12 @@ def load(run: Any, obj: Any, name: str) -> Any:
         return _of_library(run, reads, node, obj, kind, name)
     if not is_generic(found_in(kind, "__getattribute__")[1]):  # which `isinstance` asks, too
         raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
-    base, hook = found_in(kind, "__getattr__")
     try:
         return load_plainly(run, obj, name)
     except AttributeError:
-        if base is None:
+        if found_in(kind, "__getattr__")[0] is None:
             raise
-    of_items = type(hook) in (types.MethodDescriptorType, types.WrapperDescriptorType)
-    if (type(hook) is not types.FunctionType and not of_items) or reads.library(base):
-        raise not_closed(f"`.{name}`, by a `__getattr__`")
-    reads.read_class(base, "__getattr__", hook)
-    return run.call(hook, obj, name)
+    return run.by_hook(obj, "__getattr__", name)
 
 
 def load_plainly(run: Any, obj: Any, name: str) -> Any:

@@ -22,7 +22,7 @@ from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray, fresh
 from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_text import TextOfValues
-from ..record.asked import no_result
+from ..record.asked import alone, asking, no_result
 from ..record.kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
@@ -135,6 +135,9 @@ class Calls(KeptResults):
         handler = HANDLERS.get(id(f))
         if handler is not None:
             return handler(self, *args, **kwargs)
+        given = None if args and isinstance(args[0], enum.Enum) else asking(self, f, args)
+        if given is not None:
+            return alone(f(*given, **kwargs))
         if kind in C_FUNCTIONS:
             return self._call_c(f, args, kwargs)
         if isinstance(f, type):

@@ -303,6 +303,14 @@ class Containers(OwnClasses):
                 loop.calls_users = True
         return self.call(raw, obj, *args)
 
+    def by_hook(self, obj: Any, name: str, *args: Any) -> Any:
+        """``obj.name(*args)`` of a hook of a class for attributes, the first of *args*."""
+        base, hook = found_in(type(obj), name)
+        if base is None or self.reads.library(base) or not (type(hook) is types.FunctionType or is_of_items(hook)):
+            raise self.refuse(f"`.{args[0]}` by a `{name}`")
+        self.reads.read_class(base, name, hook)
+        return self.call(hook, obj, *args)
+
     def _of_flags(self, method: Any, *flags: Any) -> Any:
         """A method of ``enum.Flag``, which goes by the values of the members."""
         for flag in flags:

@@ -177,16 +177,12 @@ class LoggedFrame(FrameChoices):
         if kind is types.FunctionType and not reads.trust.owns(obj):
             set_of_function(self.run, value, obj, name)
             return
-        base, hook = found_in(kind, "__setattr__")
-        if self._is_library(obj) or base is None:
+        if self._is_library(obj):
             raise self.run.refuse(f"an assignment of `.{name}` of an object from outside")
-        if is_generic(hook):
+        if is_generic(found_in(kind, "__setattr__")[1]):
             self.set_plainly(value, obj, name)
-            return
-        if (type(hook) is not types.FunctionType and not is_of_items(hook)) or reads.library(base):
-            raise self.run.refuse(f"an assignment of `.{name}` by a `__setattr__`")
-        reads.read_class(base, "__setattr__", hook)
-        self.call(hook, obj, name, value)
+        else:
+            self.run.by_hook(obj, "__setattr__", name, value)
 
     def set_plainly(self, value: Any, obj: Any, name: str) -> None:
         """``object.__setattr__(obj, name, value)``."""
@@ -238,15 +234,10 @@ class LoggedFrame(FrameChoices):
         return not own and type(obj) not in NAMESPACES and self.run.reads.library(type(obj))
 
     def del_attr(self, obj: Any, name: str) -> None:
-        base, hook = found_in(type(obj), "__delattr__")
-        of_class = type(hook) is types.FunctionType or is_of_items(hook)
-        if of_class and base is not None and not self.run.reads.library(base):
-            self.run.reads.read_class(base, "__delattr__", hook)
-            self.call(hook, obj, name)
-            return
-        if not is_generic(hook):
-            raise self.run.refuse(f"`del` of `.{name}`")
-        self.del_plainly(obj, name)
+        if is_generic(found_in(type(obj), "__delattr__")[1]):
+            self.del_plainly(obj, name)
+        else:
+            self.run.by_hook(obj, "__delattr__", name)
 
     def del_plainly(self, obj: Any, name: str) -> None:
         """``object.__delattr__(obj, name)``."""

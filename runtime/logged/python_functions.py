@@ -30,7 +30,7 @@ from ...tracer.numpy_api.python_builtins import plain_like
 from ...tracer.record.array import STAND_INS
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.shown_text import TextOfValues
-from ..record.asked import InOrder, float_of, judged
+from ..record.asked import InOrder, alone, asked, float_of, judged
 from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
 from ..state.contents import slots
 from ..state.libraries import DECIMAL
@@ -253,10 +253,12 @@ def _partial(run: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _iter(run: Any, obj: Any, *sentinel: Any) -> Any:
     if sentinel:
         return iter(_callback(run, obj), *sentinel)
-    return run.made(iter(run.iterable(obj)))
+    return run.made(alone(iter(run.iterable(obj))))
 
 
 def _next(run: Any, it: Any, *default: Any) -> Any:
+    if run.is_users(it):
+        return next(asked(run, it, "__next__"), *default)
     if run.reads.node_of(it) is not None or not run.reads.trust.cls(type(it)):
         raise run.refuse("next() of an iterator")
     run.changes(it)
@@ -464,11 +466,9 @@ def _reversed(run: Any, x: Any) -> Any:
     run.reads.pin(kind)
     for name in ("__reversed__", "__len__", "__getitem__"):
         run.reads.names(name)
-    if found_in(kind, "__reversed__")[0] is not None:
-        return run.iterable(run.special(x, "__reversed__"))
-    if found_in(kind, "__len__")[0] is not tuple or found_in(kind, "__getitem__")[0] is not tuple:
-        raise run.refuse(f"reversed() of an object of the class {kind.__qualname__}")
-    return run.made(reversed([run.item(x, k) for k in range(tuple.__len__(x))]))
+    if found_in(kind, "__reversed__")[0] is None and found_in(kind, "__len__")[0] is tuple:
+        return run.made(reversed(run.iterable(x)))
+    return run.made(reversed(asked(run, x, "__reversed__", "__len__", "__getitem__")))
 
 
 def _float(run: Any, *x: Any) -> Any:

@@ -6,8 +6,10 @@ answer has to be.
 
 from __future__ import annotations
 
+import copy
+import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +20,23 @@ from .kinds import BUILT, PLAIN, TRACED
 
 #: the special methods by which an object is gone through, and by which its text is made
 ITERATES, SHOWS = ("__iter__", "__next__", "__getitem__", "__len__"), ("__format__", "__str__", "__repr__")
+ORDER = ("__lt__", "__gt__")
+_GONE_THROUGH = (list, tuple, set, frozenset, dict, enumerate, any, all, iter)
+# By id: functions in C that ask what they are given by special methods, which of it, and by which.
+_ASKING: dict[int, tuple[slice, tuple[str, ...]]] = {
+    **{id(f): (slice(0, 1), ITERATES) for f in _GONE_THROUGH},
+    **{id(f): (slice(first, last), ITERATES) for f, first, last in (
+        (zip, 0, None), (map, 1, None), (filter, 1, None), (functools.reduce, 1, 2),
+    )},
+    **{id(f): (slice(0, 1), tuple(names)) for f, *names in (
+        (len, "__len__"), (str, *SHOWS[1:]), (repr, "__repr__"), (format, *SHOWS),
+        (next, "__next__"), (reversed, "__reversed__", "__len__", "__getitem__"), (abs, "__abs__"),
+        (round, "__round__"), (int, "__int__", "__index__"), (operator.index, "__index__"), (float, "__float__"),
+        (copy.copy, "__copy__"), (copy.deepcopy, "__deepcopy__"), (operator.getitem, "__getitem__"),
+        (operator.contains, "__contains__", *ITERATES),
+    )},
+    id(divmod): (slice(0, 2), ("__divmod__", "__rdivmod__")), id(pow): (slice(0, 2), ("__pow__", "__rpow__")),
+}  # fmt: skip
 
 
 class Asked:
@@ -40,6 +59,24 @@ def asked(run: Any, obj: Any, *names: str) -> Any:
         return obj
     there = [name for name in names if home(kind, name) not in (object, None) or name == "__repr__"]
     return _class_of(kind.__name__, tuple([(name, lookup(kind, name) is None) for name in there]))(run, obj)
+
+
+def goes_through(f: Any) -> bool:
+    """Whether a function in C iterates over what it is given."""
+    return id(f) in _ASKING and _ASKING[id(f)][1] is ITERATES
+
+
+def asking(run: Any, f: Any, args: Sequence[Any]) -> list[Any] | None:
+    """The arguments for a function in C, which asks some by special methods of the user's; None where it does not."""
+    if id(f) not in _ASKING or (f is iter and len(args) > 1):
+        return None
+    if f is dict and args and isinstance(args[0], dict) and run.method(args[0], "__iter__") is None:
+        return None  # a dict is copied as it is
+    (which, names), given = _ASKING[id(f)], list(args)
+    if which.start == 1 and args and (called := run.method(args[0], "__call__")) is not None:
+        given[0] = called  # of `map` and the like
+    given[which] = [asked(run, x, *names) for x in given[which]]
+    return None if all(map(operator.is_, given, args)) else given
 
 
 def alone(x: Any) -> Any:
@@ -116,7 +153,7 @@ def _plain(run: Any, found: Any) -> Any:
 
 
 _ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
-    "__iter__": lambda run, found: asked(run, found, "__next__"),
+    **dict.fromkeys(("__iter__", "__reversed__"), lambda run, found: asked(run, found, "__next__")),
     **dict.fromkeys(("__contains__", "__exit__"), _truth),
     **dict.fromkeys(("__len__", "__index__", "__int__"), _plain),
 }  # fmt: skip

@@ -9,7 +9,6 @@ one copy goes through.
 from __future__ import annotations
 
 import builtins
-import copy
 import functools
 import itertools
 import operator
@@ -34,7 +33,7 @@ from ...tracer.record.made_arrays import PLAIN_METHODS
 from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import is_empty
-from .asked import ITERATES, SHOWS, InOrder, alone, asked, float_of, no_result
+from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, no_result
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
 from .special_methods import SpecialMethods
@@ -46,7 +45,7 @@ _OF_CALLABLES = ("functools", "_functools", "itertools", "builtins")
 _OURS = "tracegrad."
 _READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for functions in lists and dicts
 _VALUES = INERT - {list, tuple, dict}
-_INERT = (list, dict, set, frozenset, tuple, str, bytes, deque)
+_CONTAINERS = (list, dict, set, frozenset, tuple, str, bytes, deque)
 # functions in C that call what they are given
 _CALLING = frozenset(map(id, (sorted, min, max, iter, functools.reduce)))
 _CLASSES_THAT_CALL = (map, filter, *[x for x in vars(itertools).values() if isinstance(x, type)])
@@ -56,25 +55,7 @@ _KEEPING = frozenset((
 ))  # fmt: skip
 _MOST_DEEP = 4
 _Cached: Any = functools._lru_cache_wrapper
-_GONE_THROUGH = (list, tuple, set, frozenset, dict, enumerate, any, all, iter)
-_ORDER, _ASKING_EACH = ("__lt__", "__gt__"), frozenset(map(id, (sorted, min, max, sum)))
-#: by id: functions in C that ask what they are given by special methods, which of it, and by which
-_ASKING: dict[int, tuple[slice, tuple[str, ...]]] = {
-    **{id(f): (slice(0, 1), ITERATES) for f in _GONE_THROUGH},
-    **{id(f): (slice(first, last), ITERATES) for f, first, last in (
-        (zip, 0, None), (map, 1, None), (filter, 1, None), (functools.reduce, 1, 2),
-    )},
-    **{id(f): (slice(0, 1), tuple(names)) for f, *names in (
-        (len, "__len__"), (str, *SHOWS[1:]), (repr, "__repr__"), (format, *SHOWS),
-        (next, "__next__"), (reversed, "__reversed__", "__len__", "__getitem__"), (abs, "__abs__"),
-        (round, "__round__"), (int, "__int__", "__index__"), (operator.index, "__index__"), (float, "__float__"),
-        (copy.copy, "__copy__"), (copy.deepcopy, "__deepcopy__"), (operator.getitem, "__getitem__"),
-        (operator.contains, "__contains__", *ITERATES),
-    )},
-    id(divmod): (slice(0, 2), ("__divmod__", "__rdivmod__")), id(pow): (slice(0, 2), ("__pow__", "__rpow__")),
-}  # fmt: skip
-
-
+_ASKING_EACH = frozenset(map(id, (sorted, min, max, sum)))
 _OPERATORS = {id(getattr(operator, name)): name for name in dir(SpecialMethods) if hasattr(operator, name)}
 
 
@@ -230,7 +211,7 @@ class LiveRun:
         owner = f.__self__
         if type(owner) is ContextVar:
             self.written.add(owner)
-        if type(owner) not in _INERT or f.__name__ == "sort":
+        if type(owner) not in _CONTAINERS or f.__name__ == "sort":
             return None
         if args or kwargs:
             self.written.container(owner)
@@ -248,20 +229,11 @@ class LiveRun:
             return partial(getattr(self.frame, _OPERATORS[id(f)]), *args)
         if id(f) in _ASKING_EACH and args and (type(args[0]) not in PLAIN or "key" in kwargs):
             return self._asking_each(f, known, args, kwargs)
-        if id(f) not in _ASKING or (f is iter and len(args) > 1):
-            return None
-        which, names = _ASKING[id(f)]
         if f is float and args and self.method(args[0], "__float__") is not None:
             return partial(float_of, self, *args)
-        if f is dict and args and isinstance(args[0], dict) and self.method(args[0], "__iter__") is None:
-            return None  # a dict is copied as it is
-        given = list(args)
-        if which.start == 1 and args and (called := self.method(args[0], "__call__")) is not None:
-            given[0] = called  # of `map` and the like
-        given[which] = [asked(self, x, *names) for x in given[which]]
-        if all(map(operator.is_, given, args)):
+        if (given := asking(self, f, args)) is None:
             return None
-        found = self._outside(f, known if names is ITERATES else f, given, kwargs)
+        found = self._outside(f, known if goes_through(f) else f, given, kwargs)
         return lambda: alone(found())
 
     def _asking_each(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
@@ -272,13 +244,13 @@ class LiveRun:
         if f is sum and any(self.method(x, name) for x in others for name in ("__add__", "__radd__")):
             start = args[1:] or (kwargs.get("start", 0),)
             return partial(functools.reduce, self.frame.add, values, *start)
-        if key is not None or (f is not sum and any(self.method(x, name) for x in others for name in _ORDER)):
+        if key is not None or (f is not sum and any(self.method(x, name) for x in others for name in ORDER)):
             kwargs = {**kwargs, "key": lambda x: self._in_order(x if key is None else self.call(key, x))}
         return self._outside(f, known, values if several else [values, *args[1:]], kwargs)
 
     def _in_order(self, x: Any) -> Any:
         """*x*, to be compared by code in C."""
-        return InOrder(self, x) if type(x) not in INERT and any(self.method(x, name) for name in _ORDER) else x
+        return InOrder(self, x) if type(x) not in INERT and any(self.method(x, name) for name in ORDER) else x
 
     def _outside(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
         """The same of code that is not converted, for which *known* stands."""

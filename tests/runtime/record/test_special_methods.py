@@ -509,3 +509,33 @@ def test_values_are_pythons(name, live):
     compiled = compile_grad(f)
     for x in (X, X * 1.01, X):
         assert compiled(x) == pytest.approx(f(x), rel=1e-12)
+
+
+LOGGED = {
+    "an iterator of its own": iterator_of_its_own,
+    "a property that has no value": CASES["a property that has no value"],
+    "two numbers": CASES["two numbers"],
+    "powers": CASES["powers"],
+    "numbers": CASES["numbers"],
+    "reversed": lambda x: sum(reversed(Vector(x[0]))) + next(reversed(Counted([x[1], x[2]]))),
+}
+
+
+class Counted:
+    def __init__(self, values):
+        self.values = values
+
+    def __len__(self):
+        return len(self.values)
+
+    def __getitem__(self, k):
+        return self.values[k]
+
+
+@pytest.mark.parametrize("name", LOGGED)
+def test_the_log_holds_what_is_asked(name):
+    case = LOGGED[name]
+    compiled = compile_grad(lambda x: case(x) * 1.0)
+    for x in (X, X * 1.01, X):
+        assert compiled(x) == pytest.approx(case(x), rel=1e-12)
+    assert not compiled.stats.live

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray
 from ..state.pins import MISSING, home, lookup
-from .kinds import BUILT, PLAIN, TRACED
+from .kinds import PLAIN, TRACED
 
 #: the special methods by which an object is gone through, and by which its text is made
 ITERATES, SHOWS = ("__iter__", "__next__", "__getitem__", "__len__"), ("__format__", "__str__", "__repr__")
@@ -55,10 +56,15 @@ class Asked:
 def asked(run: Any, obj: Any, *names: str) -> Any:
     """*obj*, for code in C that asks it by special methods of these *names*; itself where none is the user's."""
     kind = type(obj)
-    if kind in PLAIN or kind in BUILT or not any(run.method(obj, name) for name in names):
+    if kind in PLAIN or not kind.__flags__ & HEAP_TYPE or not any(run.method(obj, name) for name in names):
         return obj
     there = [name for name in names if home(kind, name) not in (object, None) or name == "__repr__"]
     return _class_of(kind.__name__, tuple([(name, lookup(kind, name) is None) for name in there]))(run, obj)
+
+
+def is_asking(f: Any) -> bool:
+    """Whether a function in C asks what it is given."""
+    return id(f) in _ASKING
 
 
 def goes_through(f: Any) -> bool:
@@ -76,7 +82,7 @@ def asking(run: Any, f: Any, args: Sequence[Any]) -> list[Any] | None:
     if which.start == 1 and args and (called := run.method(args[0], "__call__")) is not None:
         given[0] = called  # of `map` and the like
     given[which] = [asked(run, x, *names) for x in given[which]]
-    return None if all(map(operator.is_, given, args)) else given
+    return given if any(map(operator.is_not, given, args)) else None
 
 
 def alone(x: Any) -> Any:
@@ -86,6 +92,10 @@ def alone(x: Any) -> Any:
 
 def judged(function: Callable[[Any], Any], name: str, obj: Any, found: Any) -> Any:
     """The result that a builtin makes of the answer *found* of the method *name* of *obj*."""
+    if type(found) is function:
+        return found
+    if name == "__len__" and type(found) is int and found >= 0:
+        return found if function is len else found > 0
     return function(type(type(obj).__name__, (), {name: lambda self: found})())
 
 

@@ -96,7 +96,8 @@ class LiveFrame(SpecialMethods):
             return CALLED["type"](a) if name == "__class__" else CALLED["getattr"](a, name)
         if kind in INERT:
             return getattr(a, name)
-        bare, hook = run.method(a, "__getattribute__"), run.method(a, "__getattr__")
+        generic = kind.__getattribute__ is object.__getattribute__
+        bare, hook = None if generic else run.method(a, "__getattribute__"), run.method(a, "__getattr__")
         found = self._by_entry(a, kind, name) if bare is None else partial(bare, name)
         if hook is None:
             return getattr(a, name) if found is None else found()
@@ -108,22 +109,23 @@ class LiveFrame(SpecialMethods):
 
     def _by_entry(self, a: Any, kind: type, name: str) -> Any:
         """A callable for ``a.name``, where an entry of a class that is code of the user's has it; else None."""
-        raw, owner, own = MISSING, a, None
+        owner = a
         if kind is super:
             kind, owner = a.__self_class__, None if a.__self__ is a.__self_class__ else a.__self__
             above = kind.__mro__[kind.__mro__.index(a.__thisclass__) + 1 :]
-            raw = next((base.__dict__[name] for base in above if name in base.__dict__), MISSING)
+            raw: Any = next((base.__dict__[name] for base in above if name in base.__dict__), MISSING)
         elif isinstance(a, type):
             raw, owner, kind = lookup(a, name), None, a
         else:
-            raw, own = lookup(kind, name), dict_of(a)
-        entry: Any = self.run.entry(raw, kind, name)
-        if entry is raw or (own is not None and name in own and not hasattr(type(entry), "__set__")):
+            raw = lookup(kind, name)
+        entry: Any = raw if raw is MISSING else self.run.entry(raw, kind, name)
+        if entry is raw or (owner is None and type(entry) is type(raw)):  # of a class it is the very entry
+            return None
+        if owner is a and not hasattr(type(entry), "__set__") and name in (dict_of(a) or ()):
             return None
         if type(raw) is functools.cached_property:
             self.run.written.add(owner, name)
-        of_class = owner is None and type(entry) is type(raw)  # which is the very entry
-        return None if of_class else partial(entry.__get__, owner, kind)
+        return partial(entry.__get__, owner, kind)
 
     def set_attr(self, value: Any, a: Any, name: str, /) -> None:
         run, raw = self.run, lookup(type(a), name)
@@ -185,11 +187,11 @@ class LiveFrame(SpecialMethods):
     fresh = staticmethod(_fresh)
 
     def operate(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
-        run, equal = self.run, "__eq__" if name == "__ne__" else name
-        asks = (a, name), (b, REFLECTED[name]), (a, equal), (b, REFLECTED[equal])
-        if not any(run.method(obj, method) for obj, method in asks):
-            return _fresh(plain(a, b))
-        return self.by_methods(plain, name, a, b)
+        method = self.run.method
+        found = method(a, name) or method(b, REFLECTED[name])
+        if found is None and name == "__ne__":
+            found = method(a, "__eq__") or method(b, "__eq__")
+        return _fresh(plain(a, b)) if found is None else self.by_methods(plain, name, a, b)
 
     def by_c(self, obj: Any, name: str, other: Any) -> Any:
         raw: Any = lookup(type(obj), name)

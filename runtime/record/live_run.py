@@ -33,7 +33,7 @@ from ...tracer.record.made_arrays import PLAIN_METHODS
 from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import is_empty
-from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, no_result
+from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, is_asking, no_result
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
 from .special_methods import SpecialMethods
@@ -57,6 +57,7 @@ _MOST_DEEP = 4
 _Cached: Any = functools._lru_cache_wrapper
 _ASKING_EACH = frozenset(map(id, (sorted, min, max, sum)))
 _OPERATORS = {id(getattr(operator, name)): name for name in dir(SpecialMethods) if hasattr(operator, name)}
+_QUESTIONS = {*_OPERATORS, *_ASKING_EACH, id(bool), id(isinstance)}
 
 
 class LiveRun:
@@ -103,6 +104,13 @@ class LiveRun:
         made = copy.function_of(fn, LiveFrame(self, fn))
         return self._known(fn, made)
 
+    def _ready_for(self, fn: types.FunctionType) -> Any:
+        """The copy of a function that is known to be the user's."""
+        ready = self._ready.get(id(fn))
+        if ready is None:
+            ready = self._ready[id(fn)] = self.copy_of(fn)
+        return ready
+
     def forget(self, fn: types.FunctionType) -> None:
         """Let another copy be made of a function, of which something that its copy has is another one now."""
         known = self._copies.pop(id(fn), None)
@@ -121,19 +129,25 @@ class LiveRun:
 
     def method(self, obj: Any, name: str) -> Any:
         """The special method *name* of an object, if it is a function of the user's; else None."""
-        raw = lookup(type(obj), name)
-        return types.MethodType(self.copy_of(raw), obj) if self.is_users(raw) else None
+        kind = type(obj)
+        if kind in INERT or not kind.__flags__ & HEAP_TYPE or (type(kind) is type and not hasattr(kind, name)):
+            return None
+        raw = lookup(kind, name)
+        known = id(raw) in self._ready or self.is_users(raw)
+        return types.MethodType(self._ready_for(raw), obj) if known else None
 
     def entry(self, raw: Any, cls: type, name: str) -> Any:
         """An entry *raw* of a class, over copies where code of the user's answers for it."""
         kind = type(raw)
+        if kind is types.FunctionType or (type(kind) is type and not hasattr(kind, "__get__")):
+            return raw
         if kind is property and any(map(self.is_users, (raw.fget, raw.fset, raw.fdel))):
             parts = [self.copy_of(part) if self.is_users(part) else part for part in (raw.fget, raw.fset, raw.fdel)]
             made: Any = property(*parts)
         elif kind is functools.cached_property and self.is_users(raw.func):
             made = functools.cached_property(self.copy_of(raw.func))
         else:
-            return raw if kind is types.FunctionType else asked(self, raw, "__get__", "__set__", "__delete__")
+            return asked(self, raw, "__get__", "__set__", "__delete__")
         made.__set_name__(cls, getattr(raw, "attrname", name))
         return made
 
@@ -190,8 +204,7 @@ class LiveRun:
         """The same by the class of *f*, where that is code of the user's, or a method of a container; else None."""
         kind = type(f)
         if kind is types.FunctionType and self.is_users(f):
-            ready = self._ready[id(f)] = self.copy_of(f)
-            return partial(ready, *args, **kwargs)
+            return partial(self._ready_for(f), *args, **kwargs)
         if kind is types.MethodType:
             return partial(f, *args, **kwargs) if is_copy(f.__func__) else None
         if kind is partial:
@@ -219,6 +232,8 @@ class LiveRun:
 
     def _asking(self, f: Any, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same of a builtin that asks what a value is; None where Python's own does."""
+        if id(f) not in _QUESTIONS and not is_asking(f):
+            return None
         if f in (operator.is_, operator.is_not) and len(args) == 2:
             return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
         if f is bool and len(args) == 1 and type(args[0]) not in INERT:

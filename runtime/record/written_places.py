@@ -42,10 +42,8 @@ class WrittenPlaces:
     def add(self, owner: Any, key: Any = _ALL) -> None:
         """An attribute, or the item of a dict, may be written; or all that *owner* holds: a container, a cell, a
         context variable, a function with a cache.  Objects that the run lets go may end, as they do in Python."""
-        try:
-            self._places[id(owner), key] = weakref.ref(owner)
-        except TypeError:
-            self._places[id(owner), key] = owner
+        stays = key is _ALL or type(owner) is dict
+        self._places[id(owner), key] = owner if stays else _reference(owner)
 
     def container(self, obj: Any) -> None:
         """All that *obj* holds may be written, if it is a container."""
@@ -91,6 +89,13 @@ class WrittenPlaces:
                 plain(owner)
             elif holds_traced([owner]):
                 owner.cache_clear()
+
+
+def _reference(owner: Any) -> Any:
+    try:
+        return weakref.ref(owner)
+    except TypeError:
+        return owner
 
 
 def _settle_attribute(obj: Any, name: str, plain: Callable[[Any], Any]) -> None:

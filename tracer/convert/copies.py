@@ -44,14 +44,18 @@ class Copy:
         """The function that does what *fn* does, and asks *frame*."""
         cells = fn.__closure__ or ()
         closure = tuple([CellType(frame) if k < 0 else cells[k] for k in self.closure])
-        made = remade(fn, fn.__globals__, closure, self.code)
+        made = FunctionType(self.code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
+        made.__kwdefaults__ = fn.__kwdefaults__
+        made.__qualname__ = fn.__qualname__
+        made.__module__ = fn.__module__
+        made.__doc__ = fn.__doc__
         made.__dict__ = fn.__dict__
         return made
 
 
-def remade(fn: FunctionType, space: dict[str, Any], closure: Any, code: CodeType | None = None) -> FunctionType:
-    """A function like *fn* over other globals and cells; of its *code*, or other one."""
-    made = FunctionType(code or fn.__code__, space, fn.__name__, fn.__defaults__, closure)
+def remade(fn: FunctionType, space: dict[str, Any], closure: Any) -> FunctionType:
+    """A function like *fn* over other globals and cells."""
+    made = FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, closure)
     made.__kwdefaults__, made.__qualname__, made.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
     made.__doc__ = fn.__doc__
     made.__dict__.update(fn.__dict__)

@@ -13,10 +13,10 @@ from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, class_of, is_traced, truth_of
 from ...tracer.record.made_arrays import MadeArray, fresh
 from ...tracer.record.shown_text import TextOfValues
+from ..record.asked import ITERATES, asked
 from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
 from ..record.special_methods import REFLECTED, SpecialMethods
 from ..state.values import is_leaf
-from .attributes import found_in
 from .files import StandardStream
 from .reads import CONTAINERS
 from .texts import by_percent
@@ -87,10 +87,7 @@ class FrameOperators(SpecialMethods):
             return a in b
         if run.reads.library(kind):
             return a in run.handed(b, False)
-        base, _ = found_in(kind, "__contains__")
-        if base is not None:
-            return self.test(run.special(b, "__contains__", a))
-        return a in run.iterable(b)
+        return a in asked(run, b, "__contains__", *ITERATES)
 
     def operate(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
         run, reflected = self.run, REFLECTED[name]

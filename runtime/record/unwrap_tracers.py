@@ -39,6 +39,7 @@ from ..state.contents import slots
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
+from .asked import Asked
 from .held_values import (
     holds_traced,
     is_of_rooms,
@@ -118,6 +119,8 @@ class Settled:
                 plain = value.plain()
             elif type(value) is KnownModule:
                 plain = module_of(value)
+            elif issubclass(type(value), Asked):
+                plain = self(value.obj, depth)
             elif issubclass(type(value), Elementwise):  # which a dead weak reference can be asked
                 plain = value.settled(self)
             elif depth < _MAX_DEPTH:

@@ -8,9 +8,11 @@ import functools
 import math
 import operator
 import time
+import types
 
 import numpy as np
 import pytest
+from leftovers import leftovers
 
 from tracegrad import compile_grad
 
@@ -539,3 +541,28 @@ def test_the_log_holds_what_is_asked(name):
     for x in (X, X * 1.01, X):
         assert compiled(x) == pytest.approx(case(x), rel=1e-12)
     assert not compiled.stats.live
+
+
+KEPT = {
+    "zip": lambda: zip(Counts(3), [1.0, 2.0, 3.0], strict=True),
+    "map": lambda: map(abs, Counts(3)),
+    "enumerate": lambda: enumerate(Counts(3)),
+    "an iterator": lambda: iter(Counts(3)),
+    "items": lambda: iter(Counted([1.0, 2.0, 3.0])),
+    "reversed": lambda: reversed(Counted([1.0, 2.0, 3.0])),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_iterators_that_are_kept_go_through_the_users_objects(name):
+    make, kept, plain = KEPT[name], types.SimpleNamespace(it=None), KEPT[name]()
+
+    def f(x):
+        kept.it = make()
+        found = next(kept.it)
+        return (found if type(found) is float else found[1]) * np.sum(x) + 0.0 * time.perf_counter()
+
+    first = next(plain)
+    assert compile_grad(f)(X) == pytest.approx((first if type(first) is float else first[1]) * X.sum())
+    assert not leftovers({"kept": kept})
+    assert [*kept.it] == [*plain]

@@ -121,7 +121,9 @@ class FrameOperators(SpecialMethods):
         if kind in EAGER:
             return run.handing(plain, (a, b), {}, False)
         if run.has_methods(kind):
-            return self.in_place_by_method(plain, name, a, b)
+            method_in_place = run.method(a, f"__i{name}__")
+            found = NotImplemented if method_in_place is None else method_in_place(b)
+            return getattr(self, method)(a, b) if found is NotImplemented else found
         if run.reads.node_of(a) is not None and kind is list and name == "add":
             run.call_method(a, "extend", b)
             return a

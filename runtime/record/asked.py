@@ -21,7 +21,7 @@ from .kinds import PLAIN, TRACED
 
 #: the special methods by which an object is gone through, and by which its text is made
 ITERATES, SHOWS = ("__iter__", "__next__", "__getitem__", "__len__"), ("__format__", "__str__", "__repr__")
-ORDER = ("__lt__", "__gt__")
+ORDER, _STEPS = ("__lt__", "__gt__"), ("__next__",)
 _GONE_THROUGH = (list, tuple, set, frozenset, dict, enumerate, any, all, iter)
 # By id: functions in C that ask what they are given by special methods, which of it, and by which.
 _ASKING: dict[int, tuple[slice, tuple[str, ...]]] = {
@@ -59,7 +59,8 @@ def asked(run: Any, obj: Any, *names: str) -> Any:
     if kind in PLAIN or not kind.__flags__ & HEAP_TYPE or not any(run.method(obj, name) for name in names):
         return obj
     there = [name for name in names if home(kind, name) not in (object, None) or name == "__repr__"]
-    return _class_of(kind.__name__, tuple([(name, lookup(kind, name) is None) for name in there]))(run, obj)
+    methods = tuple([(name, lookup(kind, name) is None) for name in there])
+    return _class_of(kind.__name__, methods, names == _STEPS)(run, obj)
 
 
 def is_asking(f: Any) -> bool:
@@ -134,10 +135,10 @@ class InOrder(Asked):
 
 
 @lru_cache(maxsize=1024)
-def _class_of(name: str, methods: tuple[tuple[str, bool], ...]) -> Any:
+def _class_of(name: str, methods: tuple[tuple[str, bool], ...], iterator: bool) -> Any:
     space: dict[str, Any] = {method: None if is_none else _forward(method) for method, is_none in methods}
-    if "__next__" in space:
-        space.setdefault("__iter__", lambda self: self)
+    if iterator:
+        space["__iter__"] = lambda self: self
     return type(name, (Asked,), {"__slots__": (), **space})
 
 
@@ -163,7 +164,7 @@ def _plain(run: Any, found: Any) -> Any:
 
 
 _ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
-    **dict.fromkeys(("__iter__", "__reversed__"), lambda run, found: asked(run, found, "__next__")),
+    **dict.fromkeys(("__iter__", "__reversed__"), lambda run, found: asked(run, found, *_STEPS)),
     **dict.fromkeys(("__contains__", "__exit__"), _truth),
     **dict.fromkeys(("__len__", "__index__", "__int__"), _plain),
 }  # fmt: skip

@@ -20,6 +20,7 @@ from ...tracer.bytecode.records import dict_of
 from ...tracer.bytecode.shown_names import CALLED
 from ...tracer.convert import transparent
 from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.errors import MutationError, unrecordable
 from ...tracer.ir.site import FOR_THE_USER, user_frame
 from ...tracer.record.array import TracedArray, is_traced, truth_of
@@ -52,6 +53,13 @@ def _fresh(found: Any) -> Any:
     held = [found]
     del found
     return all_made(held, user_frame()) if type(held[0]) in _ARRAYS else held[0]
+
+
+def _nothing(x: Any) -> Any:
+    """An object without methods, of a class that errors name as that of *x*."""
+    kind = type(x)
+    known = kind.__flags__ & HEAP_TYPE or kind.__module__ == "builtins"
+    return type(kind.__name__ if known else f"{kind.__module__}.{kind.__name__}", (), {})()
 
 
 class LiveFrame(SpecialMethods):
@@ -195,25 +203,41 @@ class LiveFrame(SpecialMethods):
 
     def by_c(self, obj: Any, name: str, other: Any) -> Any:
         raw: Any = lookup(type(obj), name)
-        if raw is MISSING or (isinstance(obj, _SEQUENCES) and name in _JOINS):
+        if raw is MISSING or (name in _JOINS and self._joins_last(obj, name)):
             return NotImplemented
-        if isinstance(obj, np.ndarray | np.generic):
+        in_c = [base for base in type(other).__mro__[:-1] if not base.__flags__ & HEAP_TYPE]  # whose data NumPy takes
+        if isinstance(obj, np.ndarray | np.generic) and not in_c:
             other = asked(self.run, other, REFLECTED[name], *_OF_ARRAYS)
         return raw(None, other) if obj is None else raw.__get__(obj)(other)
 
+    def _joins_last(self, obj: Any, name: str) -> bool:
+        """Whether ``+`` or ``*`` of *obj* is that of a sequence in C, which is asked when all others were."""
+        own = self.run.method(obj, name) or self.run.method(obj, f"__r{name.strip('_').removeprefix('r')}__")
+        return isinstance(obj, _SEQUENCES) and own is None
+
     def unanswered(self, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-        if plain in _JOINING and (isinstance(a, _SEQUENCES) or isinstance(b, _SEQUENCES)):
-            return plain(a, b)  # which sequences do when all others have been asked
-        return plain(*[type(type(x).__name__, (), {})() for x in (a, b)])  # raises
+        name = "__add__" if plain in (operator.add, operator.iadd) else "__mul__"
+        for sequence, other in ((a, b), (b, a)) if plain in _JOINING else ():
+            if not self._joins_last(sequence, name) or (name == "__add__" and sequence is not a):
+                continue
+            kind: Any = next(kind for kind in _SEQUENCES if isinstance(sequence, kind))
+            if name == "__mul__" and not hasattr(type(other), "__index__"):
+                return kind() * _nothing(other)  # raises
+            if kind is list and plain is operator.iadd:
+                return list.__iadd__(a, self.run.iterable(b))
+            return vars(kind)[name](sequence, asked(self.run, other, "__index__"))
+        return plain(_nothing(a), _nothing(b))  # raises
 
     def in_place(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
         self.run.written.container(a)
         if type(a) in INERT and type(b) in INERT:
             return plain(a, b)
         special, run = f"__i{name}__", self.run
-        if run.method(a, special) is None and lookup(type(a), special) is not MISSING:
+        own = run.method(a, special) is not None or lookup(type(a), special) is MISSING
+        if not own and not (isinstance(a, _SEQUENCES) and run.method(b, f"__r{name}__")):
             return plain(a, run.iterable(b) if type(a) is list and name == "add" else b)
-        return self.in_place_by_method(plain, name, a, b)
+        found = run.method(a, special)(b) if run.method(a, special) is not None else NotImplemented
+        return self.by_methods(plain, f"__{name}__", a, b) if found is NotImplemented else found
 
     # ---- questions and texts
 

@@ -261,11 +261,11 @@ class LiveRun:
             return partial(functools.reduce, self.frame.add, values, *start)
         if key is not None or (f is not sum and any(self.method(x, name) for x in others for name in ORDER)):
             kwargs = {**kwargs, "key": lambda x: self._in_order(x if key is None else self.call(key, x))}
-        return self._outside(f, known, values if several else [values, *args[1:]], kwargs)
+        return self._outside(f, f if others else known, values if several else [values, *args[1:]], kwargs)
 
     def _in_order(self, x: Any) -> Any:
         """*x*, to be compared by code in C."""
-        return InOrder(self, x) if type(x) not in INERT and any(self.method(x, name) for name in ORDER) else x
+        return x if type(x) in INERT else InOrder(self, x)
 
     def _outside(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
         """The same of code that is not converted, for which *known* stands."""
@@ -280,7 +280,7 @@ class LiveRun:
             known = self._in_c(f, args, kwargs) if type(f) in _C_FUNCTIONS else self._over_users(f)
         if (source := python_of(known)) is not None and is_recorded(source, args, kwargs):
             return partial(through_source, known, source, self.copy_of(source), args, kwargs)
-        return partial(known, *args, **kwargs)
+        return partial(known, *args, **kwargs) if callable(known) else lambda: known(*args, **kwargs)
 
     def _over_users(self, f: Any) -> Any:
         """A function or object that is not converted, which may be one of ours over a function of the user's."""

@@ -16,11 +16,12 @@ _ARITHMETIC = (
     "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
 )  # fmt: skip
 _COMPARED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_OF_OTHERS = {f"__{name.rstrip('_')}__": f"__r{name.rstrip('_')}__" for name in _ARITHMETIC}
 #: the method of the other operand
 REFLECTED = {
-    **{f"__{name.rstrip('_')}__": f"__r{name.rstrip('_')}__" for name in _ARITHMETIC},
+    **_OF_OTHERS, **{other: name for name, other in _OF_OTHERS.items()},
     **{f"__{name}__": f"__{other}__" for name, other in _COMPARED.items()},
-}
+}  # fmt: skip
 
 
 class SpecialMethods(Transparent):
@@ -94,12 +95,6 @@ class SpecialMethods(Transparent):
             found = NotImplemented if equal is None else equal(other)
             return found if found is NotImplemented else not self.test(found)
         return self.by_c(obj, name, other)
-
-    def in_place_by_method(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
-        """``plain(a, b)``, which may change *a*: by a method of the user's, or as the operator that makes another."""
-        asked = self.run.method(a, f"__i{name}__")
-        found = NotImplemented if asked is None else asked(b)
-        return self.operate(plain, f"__{name}__", a, b) if found is NotImplemented else found
 
 
 def _binary(plain: Callable[[Any, Any], Any], name: str) -> Callable[..., Any]:

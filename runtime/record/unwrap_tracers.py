@@ -172,14 +172,14 @@ class Settled:
                 return make(kind, parts)
             return value
         if issubclass(kind, frozenset):
-            members = [self.key(member) for member in value]
+            members = [self.key(member) for member in frozenset.__iter__(value)]
             make = kind
-            return make(members) if any(map(operator.is_not, members, value)) else value
+            return make(members) if any(map(operator.is_not, members, frozenset.__iter__(value))) else value
         if not issubclass(kind, set):
-            places = value.items() if issubclass(kind, dict) else enumerate(value)
-            for place, part in list(places):
+            base: Any = next(base for base in (dict, list, deque) if issubclass(kind, base))  # past the user's methods
+            for place, part in list(dict.items(value) if base is dict else enumerate(base.__iter__(value))):
                 if (new := self(part, depth)) is not part:
-                    value[place] = new
+                    base.__setitem__(value, place, new)
         if issubclass(kind, dict | set):
             _plain_keys(value, self.key)
         if issubclass(kind, list | dict) and kind.__flags__ & HEAP_TYPE:

@@ -31,7 +31,7 @@ class Number:
         return float(z[0])
 
     def __radd__(self, other):
-        return Number(other + self._plain())
+        return Number((sum(other) if isinstance(other, list) else other) + self._plain())
 
     def __rsub__(self, other):
         return NotImplemented
@@ -305,6 +305,30 @@ class Vector:
         return f"[{spec}]"
 
 
+class Text(str):
+    __slots__ = ()
+
+    def __ne__(self, other):
+        return True
+
+    __hash__ = str.__hash__
+
+
+class Steps:
+    def __next__(self):
+        raise StopIteration
+
+
+class Noted:
+    def __radd__(self, other):
+        return NotImplemented
+
+
+def joined_to(values, x):
+    values += Number(x)
+    return values.v
+
+
 class Whole:
     def __radd__(self, other):
         return NotImplemented
@@ -414,6 +438,14 @@ def compared(x):
 
 CASES = {
     "a number of NumPy's before": lambda x: (np.float64(2.0) + Number(x[0])).v,
+    "a number of NumPy's after": refused(lambda x: Length(1) + np.float64(2.0)),
+    "numbers of NumPy's": lambda x: (Number(x[0]) * np.float64(2.0)).v + (np.float64(2.0) + Number(x[1])).v,
+    "a text before": lambda x: x[0] * (2.0 if np.float64(1.0) != Text("a") else 3.0),
+    "a list before": lambda x: joined_to([1.0], x[0]) + sum([1.0, 2.0] * Vector(x[1])),
+    "a list before, by no method": refused(lambda x: operator.iadd([1.0], Noted())),
+    "no iteration by steps alone": refused(lambda x: [*Steps()]),
+    "a sequence and no number": refused(lambda x: [1.0] * Length(2)),
+    "an object that is not called": refused(lambda x: Length(2)()),
     "a number of Python's before": lambda x: (2.0 + Number(x[0])).v,
     "a subclass is asked first": lambda x: (Number(x[0]) + Above(x[1])).v,
     "one class is asked once": refused(lambda x: Number(x[0]) + Number(x[1])),

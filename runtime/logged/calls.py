@@ -135,7 +135,7 @@ class Calls(KeptResults):
         handler = HANDLERS.get(id(f))
         if handler is not None:
             return handler(self, *args, **kwargs)
-        given = None if args and isinstance(args[0], enum.Enum) else asking(self, f, args)
+        given = None if args and issubclass(type(args[0]), enum.Enum) else asking(self, f, args)
         if given is not None:
             return alone(f(*given, **kwargs))
         if kind in C_FUNCTIONS:

@@ -77,7 +77,7 @@ def asking(run: Any, f: Any, args: Sequence[Any]) -> list[Any] | None:
     """The arguments for a function in C, which asks some by special methods of the user's; None where it does not."""
     if id(f) not in _ASKING or (f is iter and len(args) > 1):
         return None
-    if f is dict and args and isinstance(args[0], dict) and run.method(args[0], "__iter__") is None:
+    if f is dict and args and issubclass(type(args[0]), dict) and run.method(args[0], "__iter__") is None:
         return None  # a dict is copied as it is
     (which, names), given = _ASKING[id(f)], list(args)
     if which.start == 1 and args and (called := run.method(args[0], "__call__")) is not None:

@@ -202,12 +202,15 @@ class LiveFrame(SpecialMethods):
         return _fresh(plain(a, b)) if found is None else self.by_methods(plain, name, a, b)
 
     def by_c(self, obj: Any, name: str, other: Any) -> Any:
-        raw: Any = lookup(type(obj), name)
+        traced = type(obj) in TRACED  # whose methods are not all in their class
+        raw: Any = getattr(obj, name, MISSING) if traced else lookup(type(obj), name)
         if raw is MISSING or (name in _JOINS and self._joins_last(obj, name)):
             return NotImplemented
         in_c = [base for base in type(other).__mro__[:-1] if not base.__flags__ & HEAP_TYPE]  # whose data NumPy takes
         if isinstance(obj, np.ndarray | np.generic) and not in_c:
             other = asked(self.run, other, REFLECTED[name], *_OF_ARRAYS)
+        if traced:
+            return raw(other)
         return raw(None, other) if obj is None else raw.__get__(obj)(other)
 
     def _joins_last(self, obj: Any, name: str) -> bool:

@@ -19,7 +19,7 @@ from ..record.arguments import positional_names
 from ..record.call_key import ARRAY, COMPLEX_DATA, FLOAT, OBJECT, SCALAR, unwrap
 from ..record.call_key import VALUE as PLAIN
 from ..record.plain_objects import attributes_of
-from ..record.reached_code import ReachedCode
+from ..record.reached import Reached
 from ..state.trust import Trust
 from ..stored.keep import NotKeptError, tree_of
 from .fixed import FixedArgument, FixedCall
@@ -155,7 +155,7 @@ def _hindrances(seen: Seen) -> Iterator[str]:
     if recording.effects or recording.transient is not None:
         yield "it changes something outside of it"
     yield from [f"its Python has to run in each call: {reason}" for reason in seen.reasons]
-    if ReachedCode(seen.fn, Trust()).asks_identity:
+    if Reached(seen.fn, Trust()).asks_identity:
         yield "it asks whether values are one object"
     asked = [question for question in recording.questions if getattr(question, "in_kernel", None) is None]
     if recording.numbers or asked:

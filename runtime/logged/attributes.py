@@ -20,6 +20,7 @@ from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.refusals import Refusal
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.record.reports import LOG_METHODS
+from ..record.kinds import EAGER
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
 from ..state.libraries import verdict
@@ -27,7 +28,6 @@ from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
 from ..state.values import is_leaf
 from .files import STREAMS, WRITERS
-from .kinds import EAGER
 from .reads import CONTAINERS, NotClosedError, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
 from .written_arrays import ArraySink, fact_of
@@ -82,11 +82,16 @@ def load(run: Any, obj: Any, name: str) -> Any:
         return _of_library(run, reads, node, obj, kind, name)
     if not is_generic(found_in(kind, "__getattribute__")[1]):  # which `isinstance` asks, too
         raise not_closed(f"`.{name}` of a class with a `__getattribute__`")
-    return load_plainly(run, obj, name)
+    try:
+        return load_plainly(run, obj, name)
+    except AttributeError:
+        if found_in(kind, "__getattr__")[0] is None:
+            raise
+    return run.by_hook(obj, "__getattr__", name)
 
 
 def load_plainly(run: Any, obj: Any, name: str) -> Any:
-    """``obj.name`` by ``object.__getattribute__``, and by a ``__getattr__`` where that finds nothing."""
+    """``obj.name`` by ``object.__getattribute__``."""
     reads: ReadLog = run.reads
     kind, node = type(obj), reads.node_of(obj)
     reads.names(name)
@@ -105,7 +110,7 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
             return store[name]
         return reads.read(node, "attr", name, store[name], f"{node.label}.{name}")
     if base is None:
-        return _absent(run, reads, node, obj, kind, name, written is DELETED)
+        return _absent(reads, node, obj, kind, name, written is DELETED)
     if node is not None and store is not None:
         if node.kind in ("instance", "pinned"):
             reads.note_shadow(node, name)
@@ -196,22 +201,14 @@ def _by_data_descriptor(run: Any, reads: ReadLog, node: Any, obj: Any, base: typ
     return _by_descriptor(run, raw, obj, type(obj), name)
 
 
-def _absent(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name: str, deleted: bool = False) -> Any:
-    if node is not None and not deleted:
-        if node.kind in ("instance", "pinned"):
-            reads.note_absent(node, name)
-        elif node.kind != "argument":
-            reads.read(node, "noattr", name, None, f"{node.label}.{name}")
-    base, hook = found_in(kind, "__getattr__")
-    if base is None and deleted:
+def _absent(reads: ReadLog, node: Any, obj: Any, kind: type, name: str, deleted: bool) -> Any:
+    if deleted:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=obj)
-    if base is None:
-        return getattr(obj, name)  # raises
-    of_items = type(hook) in (types.MethodDescriptorType, types.WrapperDescriptorType)
-    if (type(hook) is not types.FunctionType and not of_items) or reads.library(base):
-        raise not_closed(f"`.{name}`, by a `__getattr__`")
-    reads.read_class(base, "__getattr__", hook)
-    return run.call(hook, obj, name)
+    if node is not None and node.kind in ("instance", "pinned"):
+        reads.note_absent(node, name)
+    elif node is not None and node.kind != "argument":
+        reads.read(node, "noattr", name, None, f"{node.label}.{name}")
+    return object.__getattribute__(obj, name)  # raises
 
 
 def _of_module(run: Any, reads: ReadLog, module: types.ModuleType, name: str) -> Any:

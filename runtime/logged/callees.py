@@ -20,7 +20,6 @@ import numpy as np
 
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from ...tracer.ir.refusals import Refusal
-from ...tracer.record.shown_names import CALLED, CALLED_AS
 from ..state.libraries import _GENERATORS, LOCAL_TIME, TIME_ZONE, verdict
 from ..state.trust import IMPURE_BUILTINS, Trust, impurity, setting_of
 from .reads import not_closed
@@ -31,7 +30,6 @@ _PURE_BUILTINS = frozenset(
     "int isinstance issubclass len list map max min oct ord pow range repr reversed round set slice sorted str sum "
     "tuple type zip iter next format property staticmethod classmethod object hash".split()
 )
-_OWN_ANSWER = {id(getattr(builtins, name)): ours for name, ours in CALLED.items() if hasattr(builtins, name)}
 _WITH_CALLBACKS = frozenset((
     "functools", "_functools", "itertools", "operator", "_operator", "heapq", "_heapq", "bisect", "_bisect",
     "contextlib", "collections", "_collections", "builtins", "numpy", "scipy", "pandas", "tracegrad",
@@ -53,16 +51,6 @@ PURE_METHODS: dict[type, frozenset[str]] = {
     set: frozenset("copy difference intersection isdisjoint issubset issuperset union symmetric_difference".split()),
     frozenset: frozenset("copy difference intersection isdisjoint issubset issuperset union".split()),
 }
-
-
-def own_answer(f: Any) -> Any:
-    """The function that recorded code finds in place of *f* (``np.zeros``, ``float``); None for others."""
-    known = CALLED_AS.get(id(f))
-    if known is not None and known[0] is f:
-        return known[1]
-    return _OWN_ANSWER.get(id(f))
-
-
 #: functions in C that only ask a traced value what an operator or a comparison asks
 _THROUGH_PROTOCOLS = frozenset(
     "abs divmod pow round sum min max any all callable isinstance issubclass len hasattr getattr type bool complex "

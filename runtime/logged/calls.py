@@ -21,7 +21,10 @@ from ...tracer.numpy_api.python_builtins import operator_of
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray, fresh
 from ...tracer.record.recorder import Recorder
+from ...tracer.record.shown_names import own_answer
 from ...tracer.record.shown_text import TextOfValues
+from ..record.asked import alone, asking, no_result
+from ..record.kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from ..state.data_objects import is_data
 from ..state.kept_cache import CACHE
 from ..state.pins import MISSING, context_value
@@ -40,7 +43,6 @@ from .callees import (
     is_generator,
     is_refused,
     loses_traces,
-    own_answer,
     reason_of,
     takes_callbacks,
 )
@@ -49,7 +51,6 @@ from .files import WRITERS
 from .frame import LoggedFrame
 from .generated import GENERATED, call_generated, is_text_of_fields, text_of_fields
 from .kept_results import KeptResults
-from .kinds import BUILT, EAGER, PLAIN, TRACED, has_known_text, is_named_tuple
 from .machine_code import call_jitted, is_decorator
 from .python_functions import CLASS_METHODS, HANDLERS
 from .reads import CONTAINERS, ReadLog, is_generic, is_wrapper
@@ -137,6 +138,9 @@ class Calls(KeptResults):
         handler = HANDLERS.get(id(f))
         if handler is not None:
             return handler(self, *args, **kwargs)
+        given = None if args and issubclass(type(args[0]), enum.Enum) else asking(self, f, args)
+        if given is not None:
+            return alone(f(*given, **kwargs))
         if kind in C_FUNCTIONS:
             return self._call_c(f, args, kwargs)
         if isinstance(f, type):
@@ -392,7 +396,7 @@ class Calls(KeptResults):
         reads.pin(kind)
         if type(init) is types.FunctionType:
             reads.read_class(start, "__init__", init)
-            self.call(init, made, *args, **kwargs)
+            no_result(self.call(init, made, *args, **kwargs))
         elif issubclass(kind, BaseException):
             init(made, *args, **kwargs)
         else:

@@ -18,7 +18,7 @@ from ...tracer.ir.refusals import Refusal
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import Recorder, current_recorder
-from .kinds import PLAIN
+from ..record.kinds import PLAIN
 from .operators import FrameOperators
 
 

@@ -6,7 +6,7 @@ import enum
 import operator
 import types
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,14 +18,16 @@ from ...tracer.loops.iterables import source_of
 from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, fresh
+from ...tracer.record.retry import Retry
 from ...tracer.record.shown_text import TextOfValues
+from ..record.asked import ITERATES, asked, is_true
+from ..record.kinds import PLAIN, of_traced
 from ..state.values import is_leaf
 from .attributes import found_in, load
 from .callees import PURE_METHODS, takes_callbacks
 from .in_python import Callback, each, each_folded, each_together, reduced, together_folded
-from .kinds import PLAIN, TRACED, of_traced
 from .own_classes import OwnClasses
-from .reads import CONTAINERS, KEYED
+from .reads import CONTAINERS, KEYED, NotClosedError
 from .subclasses import is_of_items, items_of, method_of_items
 from .writes import WrittenItems, WrittenKeys
 
@@ -270,6 +272,19 @@ class Containers(OwnClasses):
     def _of_plain(self, obj: Any, index: Any) -> Any:
         return self.call(np.asarray, obj)[index]
 
+    def has_methods(self, kind: type) -> bool:
+        """Whether special methods of objects of *kind* are the user's."""
+        return kind not in PLAIN and kind not in CONTAINERS and not self.reads.library(kind)
+
+    def method(self, obj: Any, name: str) -> Callable[..., Any] | None:
+        """The special method *name* of an object of the user's class; None where it has none."""
+        base = found_in(type(obj), name)[0] if self.has_methods(type(obj)) else None
+        return None if base is None or base is object else partial(self.special, obj, name)
+
+    def attribute_for_c(self, obj: Any, name: str) -> Any:
+        """``obj.name``, which code in C asks for."""
+        raise self.refuse(f"`.{name}` of an object of the class {type(obj).__qualname__}, which code in C asks for")
+
     def special(self, obj: Any, name: str, *args: Any) -> Any:
         """A special method of an object of the user's class."""
         base, raw = found_in(type(obj), name)
@@ -280,11 +295,21 @@ class Containers(OwnClasses):
         not_users = base is None or (self.reads.library(base) and not self.inherits(type(obj)))
         if base is None or type(raw) is not types.FunctionType or not_users:
             raise self.refuse(f"{name} of an object of the class {type(obj).__qualname__}")
+        if name == "__exit__" and isinstance(args[1], NotClosedError | Retry):  # which is no exception of the user's
+            return False
         self.reads.read_class(base, name, raw)
         if any(type(x) is TracedArray for x in args):
             for loop in self.recorder.open_loops:
                 loop.calls_users = True
         return self.call(raw, obj, *args)
+
+    def by_hook(self, obj: Any, name: str, *args: Any) -> Any:
+        """``obj.name(*args)`` of a hook of a class for attributes, the first of *args*."""
+        base, hook = found_in(type(obj), name)
+        if base is None or self.reads.library(base) or not (type(hook) is types.FunctionType or is_of_items(hook)):
+            raise self.refuse(f"`.{args[0]}` by a `{name}`")
+        self.reads.read_class(base, name, hook)
+        return self.call(hook, obj, *args)
 
     def _of_flags(self, method: Any, *flags: Any) -> Any:
         """A method of ``enum.Flag``, which goes by the values of the members."""
@@ -337,11 +362,8 @@ class Containers(OwnClasses):
         if is_of_items(found_in(kind, "__iter__")[1]) and (items := items_of(self, obj)) is not None:
             self.reads.names("__iter__")
             return self.iterable(items)
-        if found_in(kind, "__iter__")[0] is not None:
-            return self._iterator(self.special(obj, "__iter__"))
-        if found_in(kind, "__getitem__")[0] is None:
-            return iter(obj)  # raises
-        return self._by_items(obj)
+        found = asked(self, obj, *ITERATES)
+        return iter(found) if hasattr(type(found), "__iter__") or hasattr(type(found), "__getitem__") else obj
 
     def gathered(self, obj: Any) -> Any:
         """*obj*, all of which is gone over at once: a list of what a generator expression, or a ``map``, would give."""
@@ -380,29 +402,6 @@ class Containers(OwnClasses):
                 given = (function.function, *values)
                 return _Begun(partial(lists, *given), lambda *v: fold(*v, *given), values[0])
         return None
-
-    def _iterator(self, found: Any) -> Any:
-        if self.reads.library(type(found)):
-            return found
-        return self._by_next(found)
-
-    def _by_next(self, it: Any) -> Iterator[Any]:
-        while True:
-            try:
-                value = self.special(it, "__next__")
-            except StopIteration:
-                return
-            yield value
-
-    def _by_items(self, obj: Any) -> Iterator[Any]:
-        k = 0
-        while True:
-            try:
-                value = self.special(obj, "__getitem__", k)
-            except IndexError:
-                return
-            yield value
-            k += 1
 
     # ---- methods
 
@@ -536,17 +535,8 @@ class Containers(OwnClasses):
             return bool(length(self.recorder, self.current(x)))
         if self.reads.library(kind):
             return bool(x)
-        for name in ("__bool__", "__len__"):
-            base, _ = found_in(kind, name)
-            if base is not None:
-                if base is tuple:
-                    return len(x) > 0
-                if isinstance(x, enum.Enum) and (number := self.as_number(x, name)) is not x:
-                    return bool(number)
-                truth = self.special(x, name)
-                if type(truth) not in (bool, int, *TRACED) or (
-                    type(truth) is int and (name == "__bool__" or truth < 0)
-                ):
-                    raise self.refuse(f"a `{name}` that gives {truth!r}")
-                return bool(truth)
-        return True
+        if (number := self.as_number(x, "__bool__", "__len__")) is not x:
+            return bool(number)
+        if _has_fields(kind, "__len__") and found_in(kind, "__bool__")[0] is None:
+            return len(x) > 0
+        return is_true(self, x)

@@ -24,6 +24,7 @@ from ...tracer.record.shown_text import Texts
 from ..cuda.arrays import download
 from ..record.call_key import Call
 from ..record.effects import Effects, Expression, Known, OtherValues, OutsideEffect, Sink
+from ..record.kinds import EAGER, item_key
 from ..record.outputs import Whole, whole_containers, with_whole
 from ..state.contents import set_attribute, slots
 from ..state.state_graph import StateGraph, StateNode
@@ -41,7 +42,6 @@ from .expressions import (
     under,
     ways_of,
 )
-from .kinds import EAGER, item_key
 from .reads import not_closed
 from .run import LoggedRun
 from .writes import DELETED, Written, WrittenElements, WrittenItems, WrittenNames

@@ -21,14 +21,15 @@ from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.iterators import ArrayIterator
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.shown_names import own_answer
+from ..record.asked import asked
+from ..record.kinds import BUILT, EAGER, NAMESPACES, PLAIN, TRACED
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
 from ..state.values import is_empty
 from .attributes import found_in, load
-from .callees import own_answer
 from .choices import FrameChoices, set_in_arm
-from .entered import Entered, QuietWarnings
-from .kinds import BUILT, EAGER, NAMESPACES, PLAIN, TRACED
+from .entered import QuietWarnings
 from .reads import CONTAINERS, KEYED, is_generic
 from .shared import set_in_class, set_of_function
 from .subclasses import is_of_items, items_of
@@ -176,16 +177,12 @@ class LoggedFrame(FrameChoices):
         if kind is types.FunctionType and not reads.trust.owns(obj):
             set_of_function(self.run, value, obj, name)
             return
-        base, hook = found_in(kind, "__setattr__")
-        if self._is_library(obj) or base is None:
+        if self._is_library(obj):
             raise self.run.refuse(f"an assignment of `.{name}` of an object from outside")
-        if is_generic(hook):
+        if is_generic(found_in(kind, "__setattr__")[1]):
             self.set_plainly(value, obj, name)
-            return
-        if (type(hook) is not types.FunctionType and not is_of_items(hook)) or reads.library(base):
-            raise self.run.refuse(f"an assignment of `.{name}` by a `__setattr__`")
-        reads.read_class(base, "__setattr__", hook)
-        self.call(hook, obj, name, value)
+        else:
+            self.run.by_hook(obj, "__setattr__", name, value)
 
     def set_plainly(self, value: Any, obj: Any, name: str) -> None:
         """``object.__setattr__(obj, name, value)``."""
@@ -237,15 +234,10 @@ class LoggedFrame(FrameChoices):
         return not own and type(obj) not in NAMESPACES and self.run.reads.library(type(obj))
 
     def del_attr(self, obj: Any, name: str) -> None:
-        base, hook = found_in(type(obj), "__delattr__")
-        of_class = type(hook) is types.FunctionType or is_of_items(hook)
-        if of_class and base is not None and not self.run.reads.library(base):
-            self.run.reads.read_class(base, "__delattr__", hook)
-            self.call(hook, obj, name)
-            return
-        if not is_generic(hook):
-            raise self.run.refuse(f"`del` of `.{name}`")
-        self.del_plainly(obj, name)
+        if is_generic(found_in(type(obj), "__delattr__")[1]):
+            self.del_plainly(obj, name)
+        else:
+            self.run.by_hook(obj, "__delattr__", name)
 
     def del_plainly(self, obj: Any, name: str) -> None:
         """``object.__delattr__(obj, name)``."""
@@ -349,12 +341,6 @@ class LoggedFrame(FrameChoices):
 
     # ---- iteration, and the rest
 
-    def iter(self, obj: Any) -> Any:
-        return self.run.iterable(obj)
-
-    def splat(self, obj: Any) -> Any:
-        return self.run.iterable(obj)
-
     def mapping(self, obj: Any) -> Any:
         if isinstance(obj, dict) and is_of_items(found_in(type(obj), "keys")[1]):
             items = items_of(self.run, obj)
@@ -365,12 +351,6 @@ class LoggedFrame(FrameChoices):
 
     def unpack(self, obj: Any, count: int) -> Any:
         return obj if type(obj) is tuple and self.run.reads.node_of(obj) is None else self.run.iterable(obj)
-
-    def unpack_star(self, obj: Any, before: int, after: int) -> Any:
-        return self.run.iterable(obj)
-
-    def first_iterable(self, xs: Any) -> Any:
-        return Begun(self.run.iterable(xs))
 
     def generator(self, lazily: Any, at_once: Any, folded: Any, xs: Any) -> Any:
         made = lazily(xs)
@@ -409,7 +389,7 @@ class LoggedFrame(FrameChoices):
             return manager
         if run.reads.library(kind):
             raise run.refuse(f"`with` an object of the class {kind.__qualname__}")
-        return Entered(run, manager)
+        return asked(run, manager, "__enter__", "__exit__")
 
     def format(self, value: Any, conversion: Any, spec: Any) -> str:
         return str(format_of(self.run, value, conversion, spec))

@@ -11,6 +11,7 @@ import types
 from typing import Any, NamedTuple
 
 from ...tracer.control.jitted import python_of
+from ...tracer.convert.copies import remade
 from ...tracer.record.recorder import Recorder
 from ...tracer.rules.host_code import HostCode
 from ..state.pins import MISSING
@@ -146,9 +147,7 @@ class HandedFunctions(Writing):
 
     def _with_cells(self, f: types.FunctionType) -> types.FunctionType:
         node, cells = self.reads.node_of(f), [types.CellType() for _ in f.__closure__ or ()]
-        made = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, tuple(cells))
-        made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
-        made.__dict__.update(f.__dict__)
+        made = remade(f, f.__globals__, tuple(cells))
         self._rewrapped[id(f)], self._rewrapped[id(made)] = (f, made), (made, made)
         before, self._copies = self._copies, []  # ours keeps what it closes over, and does not change it
         for name, cell, own in zip(f.__code__.co_freevars, f.__closure__ or (), cells, strict=True):

@@ -21,11 +21,11 @@ from ...tracer.loops.iterables import same_objects
 from ...tracer.loops.python_ints import is_python_int
 from ...tracer.record.made_arrays import MadeArray, fresh_in, refuse_write
 from ...tracer.record.shown_text import TextOfValues
+from ..record.kinds import PLAIN, is_held, is_named_tuple
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
 from ..state.state_graph import StateNode
 from .handed_functions import OURS, TREES, Callee, HandedFunctions
-from .kinds import PLAIN, is_held, is_named_tuple
 from .reads import CONTAINERS, is_wrapper
 from .writing import like
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.recorder import Recorder, nothing_recorded
+from ..record.kinds import TRACED
 from ..state.kept_cache import Cached, _arrays
 from ..state.values import is_leaf, token
 from .containers import Containers
-from .kinds import TRACED
 from .reads import ReadLog
 from .writes import Written
 

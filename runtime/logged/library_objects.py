@@ -13,10 +13,10 @@ import numpy as np
 
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.record.recorder import Recorder
+from ..record.kinds import PLAIN
 from ..state.contents import set_attribute, slots
 from ..state.state_graph import StateNode
 from .handing import Handing, is_as_it_was
-from .kinds import PLAIN
 from .reads import CONTAINERS, ReadLog
 from .writes import WrittenNames
 

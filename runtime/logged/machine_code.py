@@ -17,7 +17,7 @@ from ...tracer.control.jitted import python_of, through_machine_code, through_so
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import is_traced
 from ...tracer.record.shown_names import nested
-from .kinds import PLAIN, TRACED
+from ..record.kinds import PLAIN, TRACED
 
 _DECORATORS = "numba.core.decorators"
 _DRAWS = frozenset(("random", "print", "objmode"))

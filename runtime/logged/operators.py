@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.convert.transparent import Transparent
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import TracedArray, class_of, is_traced, truth_of
 from ...tracer.record.made_arrays import MadeArray, fresh
 from ...tracer.record.shown_text import TextOfValues
+from ..record.asked import ITERATES, asked
+from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
+from ..record.special_methods import REFLECTED, SpecialMethods
 from ..state.values import is_leaf
-from .attributes import found_in
 from .files import StandardStream
-from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 from .texts import by_percent
 
@@ -28,26 +28,22 @@ _OF_SETS = {"or": "update", "sub": "difference_update", "and": "intersection_upd
 _MAKES_NEW = frozenset(("__add__", "__mul__", "__or__", "__and__", "__sub__", "__xor__"))
 
 
-class FrameOperators(Transparent):
+class FrameOperators(SpecialMethods):
     """The part of a frame that has the operators."""
-
-    run: Any
-    test: Callable[[Any], bool]  # type: ignore[assignment]
-    call: Callable[..., Any]  # type: ignore[assignment]
 
     def mod(self, a: Any, b: Any) -> Any:
         if type(a) in (str, bytes) and not has_known_text(self.run, b):
             return by_percent(self.run, a, b)
         if type(a) in PLAIN and type(b) in PLAIN:
             return fresh(a % b)
-        return self._operate(operator.mod, "__mod__", "__rmod__", a, b)
+        return self.operate(operator.mod, "__mod__", a, b)
 
     def add(self, a: Any, b: Any) -> Any:
         if TextOfValues in (type(a), type(b)) and isinstance(a, str) and isinstance(b, str):
             return TextOfValues(str.__add__(a, b))
         if type(a) in PLAIN and type(b) in PLAIN:
             return fresh(a + b)
-        return self._operate(operator.add, "__add__", "__radd__", a, b)
+        return self.operate(operator.add, "__add__", a, b)
 
     def is_(self, a: Any, b: Any) -> bool:
         if type(a) is type(b) and type(a) in _BY_VALUE and is_leaf(a) and a == b and a not in _CACHED:
@@ -70,9 +66,6 @@ class FrameOperators(Transparent):
             raise self.run.refuse("`is` of values, some of which may be chosen by both arms of an `if`")
         return False
 
-    def is_not(self, a: Any, b: Any) -> bool:
-        return not self.is_(a, b)
-
     def in_(self, a: Any, b: Any) -> Any:
         kind, run = type(b), self.run
         if kind in PLAIN:
@@ -94,51 +87,26 @@ class FrameOperators(Transparent):
             return a in b
         if run.reads.library(kind):
             return a in run.handed(b, False)
-        base, _ = found_in(kind, "__contains__")
-        if base is not None:
-            return self.test(run.special(b, "__contains__", a))
-        return a in run.iterable(b)
+        return a in asked(run, b, "__contains__", *ITERATES)
 
-    def not_in(self, a: Any, b: Any) -> Any:
-        return not self.in_(a, b)
-
-    def _operate(self, plain: Callable[[Any, Any], Any], name: str, reflected: str, a: Any, b: Any) -> Any:
-        run = self.run
+    def operate(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
+        run, reflected = self.run, REFLECTED[name]
         a, b = run.as_number(a, name, reflected), run.as_number(b, name, reflected)
-        if self._users(type(a)) or self._users(type(b)):
-            return self._by_methods(name, reflected, a, b)
+        if run.has_methods(type(a)) or run.has_methods(type(b)):
+            return self.by_methods(plain, name, a, b)
         a, b = self._as_array(a, b), self._as_array(b, a)
         if type(a) in _HOLD_ONLY and type(b) in _HOLD_ONLY and name in _MAKES_NEW:
             return run.made(plain(run.shallow(a), run.shallow(b)))
         return run.handing(plain, (a, b), {}, False)
 
-    def _by_methods(self, name: str, reflected: str, a: Any, b: Any) -> Any:
-        """An operator of an object of the user's and another one, by their methods, in Python's order."""
-        mine, theirs = type(a), type(b)
-        tried, arithmetic = [(a, name, b), (b, reflected, a)], reflected.startswith("__r")
-        if mine is theirs:
-            del tried[1 if arithmetic else 2 :]
-        elif mine in theirs.__mro__ and (not arithmetic or found_in(theirs, reflected) != found_in(mine, reflected)):
-            tried.reverse()
-        for obj, method, other in tried:
-            if type(obj) in (TracedArray, np.ndarray) or isinstance(obj, np.generic):
-                raise self.run.refuse(f"an operator on an array and an object of the class {theirs.__qualname__}")
-            found = self._by_method(obj, method, other)
-            if found is not NotImplemented:
-                return found
-        if name in ("__eq__", "__ne__"):
-            return self.is_(a, b) is (name == "__eq__")
-        raise self.run.refuse(f"an operator of objects of the classes {mine.__qualname__} and {theirs.__qualname__}")
+    def by_c(self, obj: Any, name: str, other: Any) -> Any:
+        if type(obj) in (TracedArray, np.ndarray) or isinstance(obj, np.generic):
+            raise self.run.refuse(f"an operator on an array and an object of the class {type(other).__qualname__}")
+        return NotImplemented  # Python's numbers know nothing of the user's classes
 
-    def _by_method(self, obj: Any, method: str, other: Any) -> Any:
-        """``obj.method(other)``; NotImplemented where its class has none, or is one of Python's numbers, which know
-        nothing of the user's classes."""
-        kind = type(obj)
-        base = found_in(kind, method)[0] if self._users(kind) else None
-        if base is object and method == "__ne__" and found_in(kind, "__eq__")[0] is not object:
-            equal = self.run.special(obj, "__eq__", other)
-            return NotImplemented if equal is NotImplemented else not self.test(equal)
-        return NotImplemented if base is None or base is object else self.run.special(obj, method, other)
+    def unanswered(self, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+        names = f"{type(a).__qualname__} and {type(b).__qualname__}"
+        raise self.run.refuse(f"an operator of objects of the classes {names}")
 
     def _as_array(self, value: Any, other: Any) -> Any:
         """A list of traced values beside a plain array as the array that NumPy makes of it."""
@@ -146,17 +114,16 @@ class FrameOperators(Transparent):
             return self.call(np.asarray, value)
         return value
 
-    def _users(self, kind: type) -> bool:
-        return kind not in PLAIN and kind not in CONTAINERS and not self.run.reads.library(kind)
-
-    def _inplace(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
+    def in_place(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
         kind, run = type(a), self.run
         if issubclass(kind, str) or type(b) is TextOfValues:
             return getattr(self, method)(a, b)
         if kind in EAGER:
             return run.handing(plain, (a, b), {}, False)
-        if self._users(kind):
-            return self._inplace_of_users(f"__i{name}__", method, a, b)
+        if run.has_methods(kind):
+            method_in_place = run.method(a, f"__i{name}__")
+            found = NotImplemented if method_in_place is None else method_in_place(b)
+            return getattr(self, method)(a, b) if found is NotImplemented else found
         if run.reads.node_of(a) is not None and kind is list and name == "add":
             run.call_method(a, "extend", b)
             return a
@@ -169,7 +136,7 @@ class FrameOperators(Transparent):
             run.array_changed(a)
         if run.reads.node_of(a) is not None and kind not in (tuple, frozenset):
             raise run.refuse("an assignment to an object from outside")
-        if self._users(type(b)):
+        if run.has_methods(type(b)):
             return getattr(self, method)(a, b)
         if kind in CONTAINERS and kind not in (tuple, frozenset):
             run.changes(a)
@@ -181,54 +148,9 @@ class FrameOperators(Transparent):
             return self.call(dict, other)  # a copy
         return self.run.iterable(other) if kind is list else other
 
-    def _inplace_of_users(self, special: str, method: str, a: Any, b: Any) -> Any:
-        found = NotImplemented if found_in(type(a), special)[0] is None else self.run.special(a, special, b)
-        return getattr(self, method)(a, b) if found is NotImplemented else found
-
-    def neg(self, a: Any) -> Any:
-        return fresh(-a) if not self._users(type(a)) else self.run.special(a, "__neg__")
-
-    def pos(self, a: Any) -> Any:
-        return fresh(+a) if not self._users(type(a)) else self.run.special(a, "__pos__")
-
-    def invert(self, a: Any) -> Any:
-        return fresh(~a) if not self._users(type(a)) else self.run.special(a, "__invert__")
-
 
 def _is_truth(x: Any) -> bool:
     return type(x) in (bool, np.bool_) or (type(x) is TracedArray and class_of(x) in (bool, np.bool_))
 
-
-def _binary(plain: Callable[[Any, Any], Any], name: str, reflected: str) -> Callable[..., Any]:
-    def operate(self: FrameOperators, a: Any, b: Any) -> Any:
-        if type(a) in PLAIN and type(b) in PLAIN:
-            return fresh(plain(a, b))
-        return self._operate(plain, name, reflected, a, b)
-
-    return operate
-
-
-def _in_place(plain: Callable[[Any, Any], Any], name: str, method: str) -> Callable[..., Any]:
-    def operate(self: FrameOperators, a: Any, b: Any) -> Any:
-        return self._inplace(plain, name, method, a, b)
-
-    return operate
-
-
-_ARITHMETIC = {
-    "add": "add", "sub": "sub", "mul": "mul", "truediv": "truediv", "floordiv": "floordiv", "mod": "mod",
-    "pow": "pow", "matmul": "matmul", "and_": "and", "or_": "or", "xor": "xor", "lshift": "lshift",
-    "rshift": "rshift",
-}  # fmt: skip
-for _method, _name in _ARITHMETIC.items():
-    if _method not in ("mod", "add"):
-        setattr(FrameOperators, _method, _binary(getattr(operator, _method), f"__{_name}__", f"__r{_name}__"))
-    setattr(
-        FrameOperators,
-        f"i{_method.rstrip('_')}",
-        _in_place(getattr(operator, f"i{_method.rstrip('_')}"), _name, _method),
-    )
-for _name, _other in (("lt", "gt"), ("le", "ge"), ("gt", "lt"), ("ge", "le"), ("eq", "eq"), ("ne", "ne")):
-    setattr(FrameOperators, _name, _binary(getattr(operator, _name), f"__{_name}__", f"__{_other}__"))
 
 FOR_THE_USER.add(__file__)

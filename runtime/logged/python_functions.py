@@ -29,14 +29,15 @@ from ...tracer.numpy_api.python_builtins import plain_like
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.shown_names import own_answer
 from ...tracer.record.shown_text import TextOfValues
+from ..record.asked import InOrder, alone, asked, float_of, judged
+from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
 from ..state.contents import slots
 from ..state.libraries import DECIMAL
 from ..state.state_graph import LENGTH
 from .attributes import found_in, load
-from .callees import own_answer
 from .in_python import Callback, added
-from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS, METACLASSES, PROTOCOLS
 from .texts import format_of, has_own_text, print_, text_of, warn
 from .writes import WrittenItems
@@ -59,7 +60,7 @@ def _len(run: Any, x: Any) -> Any:
     if found_in(kind, "__len__")[0] in (tuple, None):
         return len(x)
     found = run.special(x, "__len__")
-    return found if type(found) is TracedInt else operator.index(found)
+    return found if type(found) is TracedInt else judged(len, "__len__", x, found)
 
 
 def _getattr(run: Any, obj: Any, name: str, *default: Any) -> Any:
@@ -207,28 +208,9 @@ def _callback(run: Any, function: Any) -> Any:
     return None if function is None else Callback(run, function)
 
 
-class _InOrder:
-    """An object of the user's, for code in C that compares it by the methods of its class."""
-
-    __slots__ = ("run", "value")
-
-    def __init__(self, run: Any, value: Any) -> None:
-        self.run, self.value = run, value
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(self.run.test(self.run.frame.lt(self.value, _alone(other))))
-
-    def __gt__(self, other: Any) -> bool:
-        return bool(self.run.test(self.run.frame.gt(self.value, _alone(other))))
-
-
-def _alone(x: Any) -> Any:
-    return x.value if type(x) is _InOrder else x
-
-
 def in_order(run: Any, x: Any) -> Any:
     """*x*, to be compared with others by code in C."""
-    return _InOrder(run, x) if run.is_users(x) else run.handed(x, False)
+    return InOrder(run, x) if run.is_users(x) else run.handed(x, False)
 
 
 def _by_order(builtin: Any) -> Callable[..., Any]:
@@ -280,10 +262,12 @@ def _partial(run: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
 def _iter(run: Any, obj: Any, *sentinel: Any) -> Any:
     if sentinel:
         return iter(_callback(run, obj), *sentinel)
-    return run.made(iter(run.iterable(obj)))
+    return run.made(alone(iter(run.iterable(obj))))
 
 
 def _next(run: Any, it: Any, *default: Any) -> Any:
+    if run.is_users(it):
+        return next(asked(run, it, "__next__"), *default)
     if run.reads.node_of(it) is not None or not run.reads.trust.cls(type(it)):
         raise run.refuse("next() of an iterator")
     run.changes(it)
@@ -491,21 +475,14 @@ def _reversed(run: Any, x: Any) -> Any:
     run.reads.pin(kind)
     for name in ("__reversed__", "__len__", "__getitem__"):
         run.reads.names(name)
-    if found_in(kind, "__reversed__")[0] is not None:
-        return run.iterable(run.special(x, "__reversed__"))
-    if found_in(kind, "__len__")[0] is not tuple or found_in(kind, "__getitem__")[0] is not tuple:
-        raise run.refuse(f"reversed() of an object of the class {kind.__qualname__}")
-    return run.made(reversed([run.item(x, k) for k in range(tuple.__len__(x))]))
+    if found_in(kind, "__reversed__")[0] is None and found_in(kind, "__len__")[0] is tuple:
+        return run.made(reversed(run.iterable(x)))
+    return run.made(reversed(asked(run, x, "__reversed__", "__len__", "__getitem__")))
 
 
 def _float(run: Any, *x: Any) -> Any:
     if len(x) == 1 and run.is_users(x[0]) and type(found_in(type(x[0]), "__float__")[1]) is types.FunctionType:
-        found = run.special(x[0], "__float__")
-        if type(found) is TracedArray:
-            return found.number()
-        if type(found) is not float:
-            raise run.refuse("a `__float__` that gives no float")
-        return found
+        return float_of(run, x[0])
     return run.call_own(own_answer(float), float, x, {})
 
 

@@ -38,6 +38,7 @@ from ...tracer.record.recorder import current_recorder
 from ...tracer.record.shown_names import CALLED_AS, OBJECTS, stand_in
 from ...tracer.rules.host_code import HostCode
 from ..cuda.arrays import as_device
+from ..record.kinds import EAGER, is_named_tuple, item_key, may_be_written
 from ..state.c_state import keeps_c_state
 from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
 from ..state.kept_cache import CACHE
@@ -51,7 +52,6 @@ from ..state.values import is_leaf
 from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
 from .files import WRITERS
-from .kinds import EAGER, is_named_tuple, item_key, may_be_written
 from .native_reads import pin_reads
 
 CONTAINERS: dict[type, str] = {

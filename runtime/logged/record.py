@@ -33,13 +33,12 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
 from ...tracer.loops.identities import all_unmarked
 from ...tracer.loops.list_rows import check_plain_rows
-from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.custom import runs_python
 from ...tracer.ops.host_call import calls_python
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
-from ...tracer.record.float_errors import UNWATCHED, quiet_settings
+from ...tracer.record.float_errors import UNWATCHED
 from ...tracer.record.integers import ITEMS, Integers
 from ...tracer.record.made_arrays import NOW_PLAIN
 from ...tracer.record.recorder import Recorder, recording
@@ -51,13 +50,13 @@ from ..config import config
 from ..cuda.availability import require_cuda
 from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
-from ..record.call_key import DATA, OBJECT, TENSOR, Call
+from ..record.call_key import OBJECT, TENSOR, Call
 from ..record.derive import answers_of, keep, recording_of
-from ..record.differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
+from ..record.differentiable import loss_of, name_of, split_aux, unlabelled
 from ..record.held_values import holds_traced, refuse_held
 from ..record.learned import Learned
-from ..record.outputs import leaf_text, returned
-from ..record.record import decided, needed, stand_in_of, traced_argument
+from ..record.outputs import returned
+from ..record.record import begin, decided, needed, stand_in_of
 from ..record.recording import Look, Recording, UserRun
 from ..state.checker import digest
 from ..state.snapshot import Snapshot
@@ -317,25 +316,17 @@ class _CallRun:
         self, logged: Logged, call: Call, mode: Mode, learned: Learned, before: dict[str, Any], look: Look | None
     ) -> None:  # fmt: skip
         self.began = time.perf_counter()
-        hook_loaded()
         self.logged, self.call, self.mode, self.learned, self.before = logged, call, mode, learned, before
-        self.names = leaf_names(logged.fn, call)
-        self.wrt = differentiated(call, mode, self.names) if mode.kind != VALUE else []
-        self.recorder = recorder = _recorder(logged, learned)
-        recorder.differentiates = bool(self.wrt)
-        backend = None if call.device is None else require_cuda("a call on the device")
-        recorder.backend = backend or recorder.backend
-        self.integers = Integers(recorder)
-        self.integers.names = self.names
-        leaves, self.inputs = _leaves(self.integers, call, self.names)
+        begun = begin(logged.fn, call, mode, learned, look)
+        self.recorder, self.integers, self.inputs = begun.recorder, begun.integers, begun.inputs
+        self.names, self.wrt, leaves, recorder = begun.names, begun.wrt, begun.leaves, begun.recorder
+        _settings(recorder, logged)
         self.named, self.as_recorded = look is None, look is not None and look.as_recorded
-        if look is not None and look.abstract:
-            recorder.without_values({self.inputs[k]: self.names[k] for k in look.abstract})
         self.outside = OutsideInputs(self.integers)
         self.reads = ReadLog(Trust(), self._stand_in, logged.contents, logged.varying, before)
         logged.inputs = self.reads.varying
-        if backend is not None:  # arrays outside are used where they lie
-            self.reads.arrays = (np.ndarray, backend.modules.xp.ndarray)
+        if call.device is not None:  # arrays outside are used where they lie
+            self.reads.arrays = (np.ndarray, require_cuda("a call on the device").modules.xp.ndarray)
         recorder.from_outside = self.reads.met
         self.run = LoggedRun(self.reads, recorder)
         objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
@@ -426,15 +417,13 @@ def rehearse(fn: Callable[..., Any], out: Any, mode: Mode, recorder: Recorder, w
 RUNS.add(Logged.result.__code__)
 
 
-def _recorder(logged: Logged, learned: Learned) -> Recorder:
-    recorder = Recorder()
-    recorder.float_settings = quiet_settings()
-    recorder.trusts, recorder.repeatable, recorder.may_draw = learned.trusts and logged.trusts, True, True
-    recorder.call_method, recorder.derives = call_method, True
+def _settings(recorder: Recorder, logged: Logged) -> None:
+    recorder.repeatable, recorder.may_draw, recorder.derives = True, True, True
+    recorder.trusts &= logged.trusts
+    recorder.call_method = call_method
     recorder.choices = logged.choices if config.select_branches else None
     recorder.taught = logged.taught
     recorder.guesses, logged.guessed = logged.guesses, recorder.guessed
-    return recorder
 
 
 def _joined(
@@ -456,17 +445,6 @@ def by_labels(error: Retry, labels: dict[Any, str]) -> Retry:
         return error
     named = frozenset([labels[var] for var in options.captured])
     return Retry(replace(options, captured=frozenset(), contents=options.contents | named), error.error)
-
-
-def _leaves(integers: Integers, call: Call, names: Sequence[str]) -> tuple[list[Any], dict[int, Any]]:
-    """(the leaves of the call as the run gets them, the inputs for those that are data)."""
-    leaves, inputs, recorder = list(call.leaves), {}, integers.recorder
-    for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
-        if kind in DATA:
-            inputs[k], traced = traced_argument(integers, leaf, kind, names[k], k)
-            leaves[k] = traced if k not in call.repeated else leaves[call.repeated[k]]
-    recorder.caller.given = {id(leaves[k]): leaf_text(k) for k in reversed(inputs) if type(leaves[k]) is TracedArray}
-    return leaves, inputs
 
 
 def check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str], name: str = "") -> None:

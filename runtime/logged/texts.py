@@ -25,10 +25,10 @@ from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import LOG_METHODS, _is_own, _log, _outside, filters, may_raise, warning
 from ...tracer.record.shown_text import PRINT, Printed, TextOfValues, Texts
+from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
 from ..state.libraries import PRINT_OPTIONS
 from .attributes import found_in
 from .files import is_file
-from .kinds import EAGER, PLAIN, TRACED, has_known_text
 from .reads import CONTAINERS
 
 _PROBE = "a 'text"

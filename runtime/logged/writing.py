@@ -16,10 +16,10 @@ from ...tracer.record.recorder import Recorder, current_recorder
 from ...tracer.record.reports import filters
 from ...tracer.record.retry import Retry
 from ...tracer.record.shown_text import Texts
+from ..record.kinds import EAGER, PLAIN, is_held, is_number, item_key
 from ..state.pins import MISSING
 from ..state.state_graph import LENGTH, StateNode
 from .choices import changes_in_arm
-from .kinds import EAGER, PLAIN, is_held, is_number, item_key
 from .reads import CONTAINERS, KEYED, NUMBERS, NotClosedError, ReadLog, not_closed
 from .writes import Varies, Written, WrittenElements, WrittenItems, WrittenKeys, WrittenNames
 

@@ -15,7 +15,7 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import current_recorder
 from ...tracer.record.reports import Report
-from .kinds import TRACED, may_be_written
+from ..record.kinds import TRACED, may_be_written
 from .reads import not_closed
 from .unseen import unseen
 from .writes import Varies

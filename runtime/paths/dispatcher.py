@@ -54,7 +54,7 @@ from ..record.effects import OutsideEffect
 from ..record.held_values import HeldError, is_own
 from ..record.inline import inline_call
 from ..record.learned import Learned
-from ..record.reached_tensors import reaches_tensors
+from ..record.reached import Reached
 from ..record.record import record, record_pieces
 from ..record.recording import Look, Recording, are_twins
 from ..record.sinks import SINKS, is_sink, sink_parameters
@@ -524,7 +524,7 @@ class FunctionDispatcher(Dispatcher):
     def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         if call.by_value is not None:
             return by_value({})
-        if reaches_tensors(self.fn, call.objects):
+        if Reached(self.fn, self.learned.trust, call.objects, methods=False).tensors:
             return self._meets_tensors(endpoint, call)
         if endpoint.mode.kind == VALUE and call.device is None and self._is_unseen():
             return self._plainly(endpoint, call, Live(listed(self.unseen(call)), plain=True))

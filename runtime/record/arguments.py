@@ -20,12 +20,10 @@ import numpy as np
 import optree
 
 from ...tracer.ir.errors import MutationError
-from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import at_site
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_unflatten
 from ..state.contents import apply_changes, contents, same_contents
-from ..state.values import distinct
 from ..tensor_library import TENSORS
 from .plain_objects import is_object, kept_results
 from .trees import may_change, one_level
@@ -54,15 +52,12 @@ def shows_memory(value: Any, array: Any) -> bool:
 
 @dataclass(slots=True)
 class Container:
-    """A container of the caller's, the one that the function was given for it, and what that holds before and after the
-    run.  *place*: the text for it, over ``args`` and ``kwargs``; None where there is none."""
+    """A container of the caller's, the one that the function was given for it, and what that holds before the run."""
 
     name: str
     original: Any
     given: Any
-    place: str | None
     before: Any = None
-    now: Any = None
 
 
 def _contents(given: Any) -> Any:
@@ -70,15 +65,6 @@ def _contents(given: Any) -> Any:
     cls: type = type(given)
     found, kept = contents(given), kept_results(cls)
     return {name: part for name, part in found.items() if name not in kept} if kept else found
-
-
-def _place_in(owner: str | None, entry: Any, as_attribute: bool) -> str | None:
-    """The text for a part of what *owner* is the text of, "" for (args, kwargs)."""
-    if not owner:
-        return owner if owner is None else ("kwargs" if entry else "args")
-    if as_attribute:
-        return f"{owner}.{entry}"
-    return f"{owner}[{entry!r}]" if type(entry) in (int, str) else None
 
 
 class Arguments:
@@ -101,12 +87,12 @@ class Arguments:
         if tree.num_nodes == len(leaves) + 3 and len(leaves) == len(original[0]):  # no containers, and all by position
             self.args, self.kwargs = tuple(map(self._stands_for, leaves, original[0])), original[1]
         else:
-            self.args, self.kwargs = self._build(original, tree, 0, "", "")
+            self.args, self.kwargs = self._build(original, tree, 0, "")
         for container in self.containers:
             container.before = _contents(container.given)
         self._at_first = [(c, contents(c.original)) for c in self.containers if c.given is not c.original]
 
-    def _build(self, value: Any, spec: Any, start: int, name: str, at: str | None) -> Any:
+    def _build(self, value: Any, spec: Any, start: int, name: str) -> Any:
         if spec.kind == optree.PyTreeKind.LEAF:
             return self._stands_for(self.leaves[start], value)
         if spec.kind == optree.PyTreeKind.NONE:
@@ -123,7 +109,7 @@ class Arguments:
             if name == "*":
                 self._objects.clear()
             here = self._name_of(name, entry, is_object(spec))
-            new.append(self._build(part, inner, place, here, _place_in(at, entry, is_object(spec))))
+            new.append(self._build(part, inner, place, here))
             place += inner.num_leaves
         given = value
         if any(a is not b for a, b in zip(parts, new, strict=True)):
@@ -133,7 +119,7 @@ class Arguments:
         if is_object(spec):
             self._objects[id(value)] = given
         if name and may_change(spec, value):
-            self.containers.append(Container(name, value, given, at))
+            self.containers.append(Container(name, value, given))
             if not own:
                 self._given[id(value)] = given
         return given
@@ -186,23 +172,12 @@ class Arguments:
         """Whether the caller's own containers are as they were."""
         return all(same_contents(before, contents(c.original)) for c, before in self._at_first)
 
-    def _changed(self) -> list[Container]:
-        """The containers that the run has changed."""
-        for c in self.containers:
-            c.now = _contents(c.given)
-        return [c for c in self.containers if not same_contents(c.before, c.now)]
-
-    def changed(self) -> tuple[list[Container], list[Reason]]:
-        """The containers that the run has changed: those to which a replay may do the same, a line for each other."""
-        found = self._changed()
-        once = distinct(*[c.original for c in self.containers])
-        again = [c for c in found if once and c.place is not None and c.given is not c.original]
-        return again, [Refusal.REPLAY_CHANGES(name=c.name) for c in found if not any(c is one for one in again)]
-
     def write_back(self, plain: Callable[[Any], Any]) -> None:
         """Make the caller's containers as the run has left them; *plain* gives values their final form."""
-        for c in self._changed():
-            apply_changes(c.original, c.before, c.now, plain)
+        for c in self.containers:
+            now = _contents(c.given)
+            if not same_contents(c.before, now):
+                apply_changes(c.original, c.before, now, plain)
 
 
 def explain_lists(error: Exception, fn: Callable[..., Any], call: Any) -> None:

@@ -142,7 +142,7 @@ def recording_of(
     return Recording(
         graph, canonical, len(run.arguments) + len(captured), captured, output, numbers, run.names,
         capacities=tuple(recorder.capacities), notes=tuple(recorder.notes), seconds=seconds, draws=run.draws,
-        effects=effects.effects, transient=effects.transient, derived=run.derived,
+        effects=effects.effects, derived=run.derived,
         questions=run.questions, answers=answers,
     )  # fmt: skip
 
@@ -165,7 +165,7 @@ def keep(run: UserRun, recorder: Recorder, out: Any, effects: Effects) -> bool:
         return value
 
     run.leaves, run.arrays = [*map(hold, leaves)], [*map(hold, effects.arrays)]
-    run.effects, run.transient = effects.effects, effects.transient
+    run.effects = effects.effects
     run.nodes = fresh(recorder.nodes)
     run.guards, run.consts, run.notes = list(recorder.guards), list(recorder.consts), list(recorder.notes)
     run.capacities = list(recorder.capacities)
@@ -198,7 +198,7 @@ def _restated(run: UserRun, recorder: Recorder) -> tuple[Any, Effects]:
         return stand_ins[id(leaf)]
 
     out = tree_unflatten(run.structure, map(restate, run.leaves))
-    effects = Effects(list(run.effects), [*map(restate, run.arrays)], transient=run.transient)
+    effects = Effects(list(run.effects), [*map(restate, run.arrays)])
     return out, effects
 
 

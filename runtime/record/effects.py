@@ -52,24 +52,20 @@ class OutsideEffect:
     results: tuple[int, ...] = ()  # indices of the graph's results that values are made of
 
     def write(self, source: Source, texts: Sequence[str], recorded: bool) -> None:
-        """Append the statement; *texts[k]* is leaf k of the call.  Where this very run is *recorded*, too, if it is to
-        be done *again*: it has had copies."""
+        """Append the statement; *texts[k]* is leaf k of the call."""
         source.results = self.results
-        statement = self.form.format(self.place(source, texts), self.value(source, texts))
-        source.lines.append(statement)
+        source.lines.append(self.form.format(self.place(source, texts), self.value(source, texts)))
 
 
 @dataclass(slots=True)
 class Effects:
     """The effects of a run; ``arrays`` are the traced arrays that they need, at ``indices`` of the graph's results.
-    ``refused``: changes that can't be done again.  ``transient``: they change what a replay depends on.
-    ``out``: the run's result."""
+    ``refused``: changes that can't be done again.  ``out``: the run's result."""
 
     effects: list[OutsideEffect] = field(default_factory=list)
     arrays: list[TracedArray] = field(default_factory=list)
     indices: list[int] = field(default_factory=list)
     refused: list[Reason] = field(default_factory=list)
-    transient: Reason | None = None
     out: Any = None
 
     def place(self, atoms: list[Atom], returned: dict[int, int]) -> None:

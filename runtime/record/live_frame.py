@@ -10,21 +10,25 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...tracer.convert import transparent
-from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor, Transparent
+from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.errors import MutationError, unrecordable
 from ...tracer.ir.own_attributes import dict_of
-from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.record.array import STAND_INS, TracedArray, is_traced, truth_of
-from ...tracer.record.integers import TracedInt
+from ...tracer.ir.site import FOR_THE_USER, user_frame
+from ...tracer.record.array import TracedArray, is_traced, truth_of
 from ...tracer.record.made_arrays import MadeArray, all_made
 from ...tracer.record.shown_names import CALLED
 from ..state.pins import MISSING, lookup
+from .asked import ITERATES, SHOWS, asked, is_true
+from .kinds import BUILT, PLAIN, TRACED
+from .special_methods import REFLECTED, SpecialMethods
 
 _ARRAYS = (np.ndarray, MadeArray)
 _MAY_BE_MADE = (*_ARRAYS, list, tuple)
@@ -33,46 +37,32 @@ _SHARED = (
     "(another name, a view, an object, code in C), and would not see the value; write into a copy: z = z.copy(), or "
     "make the array in the function, by np.zeros(n) or np.zeros_like(x)"
 )
-TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
 #: classes whose objects run no code of the user's
-PLAIN = {
-    *TRACED, int, float, complex, bool, str, bytes, type(None), np.ndarray, range, slice, type(Ellipsis), np.dtype,
-    list, tuple, dict, set, frozenset, types.ModuleType,
-    *{kind for kind in np.sctypeDict.values() if kind is not np.object_},
-}  # fmt: skip
-_SYMBOLS = {
-    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "** or pow()",
-    "matmul": "@", "and_": "&", "or_": "|", "xor": "^", "lshift": "<<", "rshift": ">>",
-}  # fmt: skip
-_COMPARED = {
-    "lt": ("<", "gt"),
-    "le": ("<=", "ge"),
-    "gt": (">", "lt"),
-    "ge": (">=", "le"),
-    "eq": ("", ""),
-    "ne": ("", ""),
-}
+INERT = {*PLAIN, *BUILT, types.ModuleType}
 _TRUTHS = {TracedArray, bool, np.bool_}
 _OF_COPIES = ("__defaults__", "__kwdefaults__", "__code__")  # what the copy of a function has of it
-_SEQUENCES = (list, tuple, str, bytes)  # whose + and * come after the other operand's methods
+#: classes, and operators, that are asked when all others were
+_SEQUENCES, _JOINS = (list, tuple, str, bytes), ("__add__", "__mul__", "__rmul__")
+_JOINING = (operator.add, operator.mul, operator.iadd, operator.imul)
+#: what NumPy asks an object that stands beside one of its own
+_OF_ARRAYS = ("__array_ufunc__", "__array__", "__len__", "__getitem__", "__iter__")
 
 
-class _Entered:
-    """An object of the user's in a ``with`` statement."""
-
-    __slots__ = ("_enter", "_exit")
-
-    def __init__(self, enter: Any, leave: Any) -> None:
-        self._enter, self._exit = enter, leave
-
-    def __enter__(self) -> Any:
-        return self._enter()
-
-    def __exit__(self, *error: Any) -> Any:
-        return self._exit(*error)
+def _fresh(found: Any) -> Any:
+    """As ``fresh``, of arrays that were made of others, too."""
+    held = [found]
+    del found
+    return all_made(held, user_frame()) if type(held[0]) in _ARRAYS else held[0]
 
 
-class LiveFrame(Transparent):
+def _nothing(x: Any) -> Any:
+    """An object without methods, of a class that errors name as that of *x*."""
+    kind = type(x)
+    known = kind.__flags__ & HEAP_TYPE or kind.__module__ == "builtins"
+    return type(kind.__name__ if known else f"{kind.__module__}.{kind.__name__}", (), {})()
+
+
+class LiveFrame(SpecialMethods):
     """The frame of one function in a *run*."""
 
     def __init__(self, run: Any, fn: types.FunctionType) -> None:
@@ -93,14 +83,14 @@ class LiveFrame(Transparent):
         return self.run.given_for(super().load_global(name))
 
     def store_global(self, name: str, value: Any, /) -> Any:
-        self.run.written.item(self.globals_, name)
+        self.run.written.add(self.globals_, name)
         return super().store_global(name, value)
 
     def load_free(self, name: str, /) -> Any:
         return self.run.given_for(super().load_free(name))
 
     def store_free(self, name: str, value: Any, /) -> Any:
-        self.run.written.container(self.cells[name])
+        self.run.written.add(self.cells[name])
         return super().store_free(name, value)
 
     # ---- attributes
@@ -109,77 +99,67 @@ class LiveFrame(Transparent):
         return self.run.given_for(self._attribute(a, name))
 
     def _attribute(self, a: Any, name: str) -> Any:
-        kind = type(a)
-        if kind in PLAIN or issubclass(kind, type | super):
-            return self._of_value(a, kind, name)
-        run = self.run
-        if (hook := run.method(a, "__getattribute__")) is not None:
-            return self._or_by_hook(a, name, lambda: hook(name))
-        raw = lookup(kind, name)
-        if type(raw) is property and run.is_users(raw.fget):
-            return self._or_by_hook(a, name, lambda: run.copy_of(raw.fget)(a))
-        own = dict_of(a)
-        if type(raw) is functools.cached_property and type(own) is dict and name not in own and run.is_users(raw.func):
-            cached = functools.cached_property(run.copy_of(raw.func))
-            cached.attrname = raw.attrname
-            return cached.__get__(a, kind)
-        getter = None if raw is MISSING or type(raw) is types.FunctionType else run.method(raw, "__get__")
-        if getter is not None and (hasattr(type(raw), "__set__") or own is None or name not in own):
-            return self._or_by_hook(a, name, lambda: getter(a, kind))
-        if raw is MISSING and (own is None or name not in own) and run.method(a, "__getattr__") is not None:
-            return run.method(a, "__getattr__")(name)
-        return getattr(a, name)
-
-    def _of_value(self, a: Any, kind: type, name: str) -> Any:
+        run, kind = self.run, type(a)
         if kind in TRACED:
             return CALLED["type"](a) if name == "__class__" else CALLED["getattr"](a, name)
-        raw = lookup(a, name) if isinstance(a, type) else MISSING
-        if raw is not MISSING and (getter := self.run.method(raw, "__get__")) is not None:
-            return getter(None, a)
-        if kind is super and type(prop := self._above(a, name)) is property and self.run.is_users(prop.fget):
-            return self.run.copy_of(prop.fget)(a.__self__)
-        return getattr(a, name)
-
-    def _above(self, known: Any, name: str) -> Any:
-        order = known.__self_class__.__mro__
-        for base in order[order.index(known.__thisclass__) + 1 :]:
-            if name in base.__dict__:
-                return base.__dict__[name]
-        return MISSING
-
-    def _or_by_hook(self, a: Any, name: str, get: Callable[[], Any]) -> Any:
-        hook = self.run.method(a, "__getattr__")
+        if kind in INERT:
+            return getattr(a, name)
+        generic = kind.__getattribute__ is object.__getattribute__
+        bare, hook = None if generic else run.method(a, "__getattribute__"), run.method(a, "__getattr__")
+        found = self._by_entry(a, kind, name) if bare is None else partial(bare, name)
         if hook is None:
-            return get()
+            return getattr(a, name) if found is None else found()
         try:
-            return get()
+            return lookup(kind, "__getattribute__").__get__(a)(name) if found is None else found()
         except AttributeError:
-            return hook(name)
+            pass  # which is no context of what the hook raises
+        return hook(name)
+
+    def _by_entry(self, a: Any, kind: type, name: str) -> Any:
+        """A callable for ``a.name``, where an entry of a class that is code of the user's has it; else None."""
+        owner = a
+        if kind is super:
+            kind, owner = a.__self_class__, None if a.__self__ is a.__self_class__ else a.__self__
+            above = kind.__mro__[kind.__mro__.index(a.__thisclass__) + 1 :]
+            raw: Any = next((base.__dict__[name] for base in above if name in base.__dict__), MISSING)
+        elif isinstance(a, type):
+            raw, owner, kind = lookup(a, name), None, a
+        else:
+            raw = lookup(kind, name)
+        entry: Any = raw if raw is MISSING else self.run.entry(raw, kind, name)
+        if entry is raw or (owner is None and type(entry) is type(raw)):  # of a class it is the very entry
+            return None
+        if owner is a and not hasattr(type(entry), "__set__") and name in (dict_of(a) or ()):
+            return None
+        if type(raw) is functools.cached_property:
+            self.run.written.add(owner, name)
+        return partial(entry.__get__, owner, kind)
 
     def set_attr(self, value: Any, a: Any, name: str, /) -> None:
-        run = self.run
+        run, raw = self.run, lookup(type(a), name)
         if (hook := run.method(a, "__setattr__")) is not None:
             hook(name, value)
-            return
-        raw = lookup(type(a), name)
-        if type(raw) is property and run.is_users(raw.fset):
-            run.copy_of(raw.fset)(a, value)
-        elif raw is not MISSING and (setter := run.method(raw, "__set__")) is not None:
-            setter(a, value)
+        elif hasattr(type(entry := run.entry(raw, type(a), name)), "__set__") and entry is not raw:
+            entry.__set__(a, value)
         else:
-            run.written.attribute(a, name)
+            run.written.add(a, name)
             setattr(a, name, value)
             if type(a) is types.FunctionType and name in _OF_COPIES:
                 run.forget(a)
 
     def del_attr(self, a: Any, name: str, /) -> None:
-        hook = self.run.method(a, "__delattr__")
-        delattr(a, name) if hook is None else hook(name)
+        raw = lookup(type(a), name)
+        if (hook := self.run.method(a, "__delattr__")) is not None:
+            hook(name)
+        elif hasattr(type(entry := self.run.entry(raw, type(a), name)), "__delete__") and entry is not raw:
+            entry.__delete__(a)
+        else:
+            delattr(a, name)
 
     # ---- items
 
     def item(self, a: Any, index: Any, /) -> Any:
-        if type(a) in PLAIN:
+        if type(a) in INERT:
             return self.run.given_for(a[index])
         get = self.run.method(a, "__getitem__")
         found = [self.run.given_for(a[index] if get is None else get(index))]
@@ -195,95 +175,72 @@ class LiveFrame(Transparent):
                     raise
                 unrecordable.discard(refused)
                 raise MutationError.here(_SHARED) from error
-        elif type(a) in PLAIN or (put := self.run.method(a, "__setitem__")) is None:
+        elif type(a) in INERT or (put := self.run.method(a, "__setitem__")) is None:
             self.run.written.container(a)
             a[index] = value
         else:
             put(index, value)
 
     def del_item(self, a: Any, index: Any, /) -> None:
-        if type(a) in PLAIN or (delete := self.run.method(a, "__delitem__")) is None:
+        if type(a) in INERT or (delete := self.run.method(a, "__delitem__")) is None:
             del a[index]
         else:
             delete(index)
 
     def in_(self, a: Any, b: Any, /) -> bool:
-        if type(b) in PLAIN:
-            return a in b
-        if (asked := self.run.method(b, "__contains__")) is not None:
-            return self.test(asked(a))
-        return a in self.run.iterable(b) if lookup(type(b), "__contains__") is MISSING else a in b
-
-    def not_in(self, a: Any, b: Any, /) -> bool:
-        return not self.in_(a, b)
+        return a in (b if type(b) in INERT else asked(self.run, b, "__contains__", *ITERATES))
 
     # ---- operators
 
+    fresh = staticmethod(_fresh)
+
     def operate(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
-        """``a + b`` and the like, one of which is no value of Python's or NumPy's."""
-        mine, theirs = f"__{name.rstrip('_')}__", f"__r{name.rstrip('_')}__"
-        run, kinds = self.run, (type(a), type(b))
-        if run.method(a, mine) is None and run.method(b, theirs) is None:
-            return plain(a, b)
-        ways = [] if kinds[0] in _SEQUENCES else [(a, mine, b)]
-        if kinds[0] is not kinds[1]:
-            other = lookup(kinds[1], theirs)
-            above = issubclass(kinds[1], kinds[0]) and other is not lookup(kinds[0], theirs)
-            ways.insert(0 if above else len(ways), (b, theirs, a))
-        for obj, method, other in ways:
-            if kinds[0] in _SEQUENCES and type(obj) is kinds[0]:
-                continue
-            asked = run.method(obj, method) or getattr(obj, method, None)
-            found = NotImplemented if asked is None else asked(other)
-            if found is not NotImplemented:
-                return found
-        if kinds[0] in _SEQUENCES:
-            return plain(a, b)
-        names = [kind.__name__ for kind in kinds]
-        raise TypeError(f"unsupported operand type(s) for {_SYMBOLS[name]}: {names[0]!r} and {names[1]!r}")
+        method = self.run.method
+        found = method(a, name) or method(b, REFLECTED[name])
+        if found is None and name == "__ne__":
+            found = method(a, "__eq__") or method(b, "__eq__")
+        return _fresh(plain(a, b)) if found is None else self.by_methods(plain, name, a, b)
 
-    def compare(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
-        """``a < b`` and the like, as ``operate``."""
-        symbol, reflected = _COMPARED[name]
-        mine, theirs = f"__{name}__", f"__{reflected or name}__"
-        run, kinds = self.run, (type(a), type(b))
-        if run.method(a, mine) is None and run.method(b, theirs) is None and run.method(a, "__eq__") is None:
-            return plain(a, b)
-        ways = [(a, mine, b), (b, theirs, a)]
-        if kinds[0] is not kinds[1] and issubclass(kinds[1], kinds[0]):
-            ways.reverse()
-        for obj, method, other in ways:
-            asked = run.method(obj, method)
-            if asked is None and method == "__ne__" and lookup(type(obj), "__ne__") is lookup(object, "__ne__"):
-                equal = run.method(obj, "__eq__")
-                found = NotImplemented if equal is None else equal(other)
-                if found is not NotImplemented:
-                    return not self.test(found)
-                continue
-            found = (asked or getattr(obj, method))(other)
-            if found is not NotImplemented:
-                return found
-        if not symbol:
-            return (a is b) is (name == "eq")
-        names = [kind.__name__ for kind in kinds]
-        raise TypeError(f"{symbol!r} not supported between instances of {names[0]!r} and {names[1]!r}")
+    def by_c(self, obj: Any, name: str, other: Any) -> Any:
+        traced = type(obj) in TRACED  # whose methods are not all in their class
+        raw: Any = getattr(obj, name, MISSING) if traced else lookup(type(obj), name)
+        if raw is MISSING or (name in _JOINS and self._joins_last(obj, name)):
+            return NotImplemented
+        in_c = [base for base in type(other).__mro__[:-1] if not base.__flags__ & HEAP_TYPE]  # whose data NumPy takes
+        if isinstance(obj, np.ndarray | np.generic) and not in_c:
+            other = asked(self.run, other, REFLECTED[name], *_OF_ARRAYS)
+        if traced:
+            return raw(other)
+        return raw(None, other) if obj is None else raw.__get__(obj)(other)
 
-    def _in_place(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
-        if type(a) in PLAIN and type(b) in PLAIN:
-            if type(a) in (list, dict, set):
-                self.run.written.container(a)
-            return plain(a, b)
+    def _joins_last(self, obj: Any, name: str) -> bool:
+        """Whether ``+`` or ``*`` of *obj* is that of a sequence in C, which is asked when all others were."""
+        own = self.run.method(obj, name) or self.run.method(obj, f"__r{name.strip('_').removeprefix('r')}__")
+        return isinstance(obj, _SEQUENCES) and own is None
+
+    def unanswered(self, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+        name = "__add__" if plain in (operator.add, operator.iadd) else "__mul__"
+        for sequence, other in ((a, b), (b, a)) if plain in _JOINING else ():
+            if not self._joins_last(sequence, name) or (name == "__add__" and sequence is not a):
+                continue
+            kind: Any = next(kind for kind in _SEQUENCES if isinstance(sequence, kind))
+            if name == "__mul__" and not hasattr(type(other), "__index__"):
+                return kind() * _nothing(other)  # raises
+            if kind is list and plain is operator.iadd:
+                return list.__iadd__(a, self.run.iterable(b))
+            return vars(kind)[name](sequence, asked(self.run, other, "__index__"))
+        return plain(_nothing(a), _nothing(b))  # raises
+
+    def in_place(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
         self.run.written.container(a)
-        method = self.run.method(a, f"__i{name.rstrip('_')}__")
-        if method is not None and (found := method(b)) is not NotImplemented:
-            return found
-        if method is None and (hasattr(a, f"__i{name.rstrip('_')}__") or type(a) is list):
-            return plain(a, self.run.iterable(b) if type(a) is list and name == "add" else b)
-        return getattr(self, name)(a, b)
-
-    def _unary(self, plain: Callable[[Any], Any], name: str, a: Any) -> Any:
-        method = None if type(a) in PLAIN else self.run.method(a, name)
-        return plain(a) if method is None else method()
+        if type(a) in INERT and type(b) in INERT:
+            return plain(a, b)
+        special, run = f"__i{name}__", self.run
+        own = run.method(a, special) is not None or lookup(type(a), special) is MISSING
+        if not own and not (isinstance(a, _SEQUENCES) and run.method(b, f"__r{name}__")):
+            return plain(a, run.iterable(b) if type(a) is list and name == "add" else b)
+        found = run.method(a, special)(b) if run.method(a, special) is not None else NotImplemented
+        return self.by_methods(plain, f"__{name}__", a, b) if found is NotImplemented else found
 
     # ---- questions and texts
 
@@ -298,64 +255,25 @@ class LiveFrame(Transparent):
             a, b = truth_of(a, self.test), truth_of(b, self.test)
         return a is b
 
-    def is_not(self, a: Any, b: Any, /) -> bool:
-        return not self.is_(a, b)
-
     def test(self, x: Any, /) -> bool:
-        if type(x) in PLAIN:
-            return bool(x)
-        for name in ("__bool__", "__len__"):
-            if lookup(type(x), name) is not MISSING:
-                method = self.run.method(x, name)
-                if method is None:
-                    return bool(x)
-                answer = method()
-                right = type(answer) in (bool, *TRACED) or (name == "__len__" and isinstance(answer, int))
-                return bool(answer) if right else bool(ANSWERS[name](answer))
-        return True
+        return bool(x) if type(x) in INERT else is_true(self.run, x)
 
     def format(self, value: Any, conversion: str, spec: str, /) -> str:
-        if type(value) in PLAIN:
-            return super().format(value, conversion, spec)
-        if conversion:
-            maker = {"s": str, "r": repr}.get(conversion)
-            return format(ascii(value) if maker is None else self.run.call(maker, value), spec)
-        method = self.run.method(value, "__format__")
-        if method is None and not spec and lookup(type(value), "__format__") is lookup(object, "__format__"):
-            return str(self.run.call(str, value))
-        return format(value, spec) if method is None else method(spec)
+        return super().format(asked(self.run, value, *SHOWS), conversion, spec)
 
     # ---- iteration, and the rest
 
-    def _iterated(self, xs: Any) -> Any:
-        return xs if type(xs) in PLAIN else self.run.iterable(xs)
-
-    def iter(self, xs: Any, /) -> Any:
-        return self._iterated(xs)
-
-    def splat(self, xs: Any, /) -> Iterable[Any]:
-        return self._iterated(xs)
-
-    def unpack(self, xs: Any, n: int, /) -> Any:
-        return self._iterated(xs)
-
-    def unpack_star(self, xs: Any, before: int, after: int, /) -> Any:
-        return self._iterated(xs)
-
     def first_iterable(self, xs: Any, /) -> Any:
-        return iter(self._iterated(xs))
+        return iter(self.run.iterable(xs))  # which a generator may keep
 
     def loop(self, number: int, iterable: Any, /) -> Any:
-        return PythonFor(iter(self._iterated(iterable)))
+        return PythonFor(iter(self.run.iterable(iterable)))
 
     def while_loop(self, number: int, /) -> Any:
         return AskedWhile(self.test)
 
     def context(self, c: Any, /) -> Any:
-        enter, leave = self.run.method(c, "__enter__"), self.run.method(c, "__exit__")
-        if enter is None or leave is None:
-            return c
-        return _Entered(enter, leave)
+        return asked(self.run, c, "__enter__", "__exit__")
 
     def super(self, cls: Any, first: Any, /) -> Any:
         f = self.load_global("super")
@@ -364,51 +282,5 @@ class LiveFrame(Transparent):
     def locals(self, found: dict[str, Any], /) -> dict[str, Any]:
         return {name: value for name, value in super().locals(found).items() if not name.startswith(OWN)}
 
-
-def _binary(plain: Callable[[Any, Any], Any], name: str, compared: bool) -> Callable[..., Any]:
-    def operate(self: LiveFrame, a: Any, b: Any) -> Any:
-        if type(a) not in PLAIN or type(b) not in PLAIN:
-            return self.compare(plain, name, a, b) if compared else self.operate(plain, name, a, b)
-        found = [plain(a, b)]
-        return all_made(found, sys._getframe(1)) if type(found[0]) in _ARRAYS else found[0]
-
-    return operate
-
-
-def _assigning(plain: Callable[[Any, Any], Any], name: str) -> Callable[..., Any]:
-    return lambda self, a, b: self._in_place(plain, name, a, b)
-
-
-def _of_one(plain: Callable[[Any], Any], name: str) -> Callable[..., Any]:
-    def operate(self: LiveFrame, a: Any) -> Any:
-        found = [self._unary(plain, name, a)]
-        return all_made(found, sys._getframe(1)) if type(found[0]) in _ARRAYS else found[0]
-
-    return operate
-
-
-def _mod(a: Any, b: Any) -> Any:
-    return a % b  # which texts look for
-
-
-for _name in _SYMBOLS:
-    setattr(LiveFrame, _name, _binary(_mod if _name == "mod" else getattr(operator, _name), _name, False))
-    _assigned = f"i{_name.rstrip('_')}"
-    setattr(LiveFrame, _assigned, _assigning(getattr(operator, _assigned), _name))
-for _name in _COMPARED:
-    setattr(LiveFrame, _name, _binary(getattr(operator, _name), _name, True))
-for _name in ("neg", "pos", "invert"):
-    setattr(LiveFrame, _name, _of_one(getattr(operator, _name), f"__{_name}__"))
-
-
-def _answering(name: str) -> Any:
-    """A class whose method *name* gives what its object was made with, for a builtin that judges the answer."""
-    return type("Answer", (), {name: lambda self: self.answer, "__init__": lambda self, x: setattr(self, "answer", x)})
-
-
-ANSWERS = {
-    name: _answering(name)
-    for name in ("__bool__", "__len__", "__str__", "__repr__", "__index__", "__int__", "__float__")
-}
 
 FOR_THE_USER.update((__file__, transparent.__file__))

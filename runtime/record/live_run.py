@@ -14,7 +14,6 @@ import itertools
 import operator
 import types
 from collections import deque
-from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property, partial
 from typing import Any
@@ -22,36 +21,31 @@ from typing import Any
 import numpy as np
 
 from ...tracer.control.jitted import is_recorded, python_of, through_source
-from ...tracer.convert.copies import NotConverted, convert
+from ...tracer.convert.copies import NotConverted, convert, remade
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.own_attributes import in_class
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.numpy_api.python_builtins import operator_of, plain_like
-from ...tracer.record.array import TracedArray, is_traced
+from ...tracer.record.array import is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
-from ...tracer.record.shown_names import (
-    CALLED,
-    CALLED_AS,
-    METHODS_OF,
-    SOMETIMES,
-    is_for_lists,
-    shown,
-)
+from ...tracer.record.shown_names import METHODS_OF, is_for_lists, own_answer, shown
 from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import is_empty
-from .live_frame import ANSWERS, PLAIN, TRACED, LiveFrame
+from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, is_asking, no_result
+from .kinds import PLAIN, TRACED
+from .live_frame import INERT, LiveFrame
+from .special_methods import SpecialMethods
 from .written_places import WrittenPlaces
 
-_NAMES = {id(getattr(builtins, name)): name for name in CALLED if hasattr(builtins, name)}
 _METHODS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.BuiltinFunctionType)
 _C_FUNCTIONS = (*_METHODS, types.MethodWrapperType, types.ClassMethodDescriptorType, np.ufunc, type(np.sum))
 _OF_CALLABLES = ("functools", "_functools", "itertools", "builtins")
 _OURS = "tracegrad."
 _READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for functions in lists and dicts
-_VALUES = PLAIN - {list, tuple, dict}
-_INERT = (list, dict, set, frozenset, tuple, str, bytes, deque)
+_VALUES = INERT - {list, tuple, dict}
+_CONTAINERS = (list, dict, set, frozenset, tuple, str, bytes, deque)
 # functions in C that call what they are given
 _CALLING = frozenset(map(id, (sorted, min, max, iter, functools.reduce)))
 _CLASSES_THAT_CALL = (map, filter, *[x for x in vars(itertools).values() if isinstance(x, type)])
@@ -61,20 +55,9 @@ _KEEPING = frozenset((
 ))  # fmt: skip
 _MOST_DEEP = 4
 _Cached: Any = functools._lru_cache_wrapper
-#: builtins that ask an object by a special method, and what they do with its answer
-_ASKING: dict[int, str] = {
-    id(len): "__len__", id(str): "__str__", id(repr): "__repr__", id(abs): "__abs__", id(bool): "__bool__",
-    id(next): "__next__", id(round): "__round__", id(int): "__int__", id(reversed): "__reversed__",
-    id(operator.index): "__index__", id(format): "__format__", id(float): "__float__",
-}  # fmt: skip
-#: builtins that go through what they are given
-# By id: functions in C that go through what they are given, and which of it that is.
-_GOING_THROUGH = {
-    **dict.fromkeys(map(id, (
-        list, tuple, set, frozenset, dict, sum, enumerate, any, all, sorted, min, max, iter,
-    )), slice(0, 1)),
-    id(zip): slice(0, None), id(map): slice(1, None), id(filter): slice(1, None), id(functools.reduce): slice(1, 2),
-}  # fmt: skip
+_ASKING_EACH = frozenset(map(id, (sorted, min, max, sum)))
+_OPERATORS = {id(getattr(operator, name)): name for name in dir(SpecialMethods) if hasattr(operator, name)}
+_QUESTIONS = {*_OPERATORS, *_ASKING_EACH, id(bool), id(isinstance)}
 
 
 class LiveRun:
@@ -121,6 +104,13 @@ class LiveRun:
         made = copy.function_of(fn, LiveFrame(self, fn))
         return self._known(fn, made)
 
+    def _ready_for(self, fn: types.FunctionType) -> Any:
+        """The copy of a function that is known to be the user's."""
+        ready = self._ready.get(id(fn))
+        if ready is None:
+            ready = self._ready[id(fn)] = self.copy_of(fn)
+        return ready
+
     def forget(self, fn: types.FunctionType) -> None:
         """Let another copy be made of a function, of which something that its copy has is another one now."""
         known = self._copies.pop(id(fn), None)
@@ -139,8 +129,27 @@ class LiveRun:
 
     def method(self, obj: Any, name: str) -> Any:
         """The special method *name* of an object, if it is a function of the user's; else None."""
-        raw = lookup(type(obj), name)
-        return types.MethodType(self.copy_of(raw), obj) if self.is_users(raw) else None
+        kind = type(obj)
+        if kind in INERT or not kind.__flags__ & HEAP_TYPE or (type(kind) is type and not hasattr(kind, name)):
+            return None
+        raw = lookup(kind, name)
+        known = id(raw) in self._ready or self.is_users(raw)
+        return types.MethodType(self._ready_for(raw), obj) if known else None
+
+    def entry(self, raw: Any, cls: type, name: str) -> Any:
+        """An entry *raw* of a class, over copies where code of the user's answers for it."""
+        kind = type(raw)
+        if kind is types.FunctionType or (type(kind) is type and not hasattr(kind, "__get__")):
+            return raw
+        if kind is property and any(map(self.is_users, (raw.fget, raw.fset, raw.fdel))):
+            parts = [self.copy_of(part) if self.is_users(part) else part for part in (raw.fget, raw.fset, raw.fdel)]
+            made: Any = property(*parts)
+        elif kind is functools.cached_property and self.is_users(raw.func):
+            made = functools.cached_property(self.copy_of(raw.func))
+        else:
+            return asked(self, raw, "__get__", "__set__", "__delete__")
+        made.__set_name__(cls, getattr(raw, "attrname", name))
+        return made
 
     def _rewrapped(self, value: Any) -> Any:
         """A function of ours over one of the user's, as the same one over its copy."""
@@ -156,12 +165,7 @@ class LiveRun:
 
     def _with_cells(self, f: types.FunctionType) -> types.FunctionType:
         cells = tuple([self._cell(cell) for cell in f.__closure__ or ()])
-        if all(map(operator.is_, cells, f.__closure__ or ())):
-            return f
-        made = types.FunctionType(f.__code__, f.__globals__, f.__name__, f.__defaults__, cells)
-        made.__kwdefaults__, made.__qualname__, made.__module__ = f.__kwdefaults__, f.__qualname__, f.__module__
-        made.__dict__.update(f.__dict__)
-        return made
+        return f if all(map(operator.is_, cells, f.__closure__ or ())) else remade(f, f.__globals__, cells)
 
     def _cell(self, cell: types.CellType) -> types.CellType:
         """*cell*, or one with the copy of the function that is in it."""
@@ -182,9 +186,9 @@ class LiveRun:
         self.called, ready = f, self._ready.get(id(f))
         if ready is not None:
             return partial(ready, *args, **kwargs)
-        if type(f) is types.MethodType and type(f.__self__) in PLAIN:
+        if type(f) is types.MethodType and type(f.__self__) in INERT:
             return partial(f, *args, **kwargs)
-        known = self._known_to(f)
+        known = own_answer(f)
         if known is not None and is_for_lists(known) and not any(type(x) in (list, tuple) for x in args):
             known = None
         if known is None:
@@ -192,7 +196,7 @@ class LiveRun:
                 f = self._bound(f)
             if (found := self._by_class(f, args, kwargs)) is not None:
                 return found
-        if (found := self._asking(f, args, kwargs)) is not None:
+        if (found := self._asking(f, known, args, kwargs)) is not None:
             return found
         return self._outside(f, known, args, kwargs)
 
@@ -200,8 +204,7 @@ class LiveRun:
         """The same by the class of *f*, where that is code of the user's, or a method of a container; else None."""
         kind = type(f)
         if kind is types.FunctionType and self.is_users(f):
-            ready = self._ready[id(f)] = self.copy_of(f)
-            return partial(ready, *args, **kwargs)
+            return partial(self._ready_for(f), *args, **kwargs)
         if kind is types.MethodType:
             return partial(f, *args, **kwargs) if is_copy(f.__func__) else None
         if kind is partial:
@@ -209,7 +212,7 @@ class LiveRun:
         if kind is types.BuiltinFunctionType:
             return self._of_container(f, args, kwargs)
         if kind is _Cached:
-            self.written.cache(f)
+            self.written.add(f)
         elif issubclass(kind, type):
             return partial(self._make, f, *args, **kwargs) if self._is_followed(f) else None
         elif kind not in _C_FUNCTIONS and (method := self.method(f, "__call__")) is not None:
@@ -220,29 +223,52 @@ class LiveRun:
         """The same of a method in C of a container or a text."""
         owner = f.__self__
         if type(owner) is ContextVar:
-            self.written.variable(owner)
-        if type(owner) not in _INERT or f.__name__ == "sort":
+            self.written.add(owner)
+        if type(owner) not in _CONTAINERS or f.__name__ == "sort":
             return None
         if args or kwargs:
             self.written.container(owner)
         return partial(f, *args, **kwargs)
 
-    def _asking(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _asking(self, f: Any, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same of a builtin that asks what a value is; None where Python's own does."""
+        if id(f) not in _QUESTIONS and not is_asking(f):
+            return None
         if f in (operator.is_, operator.is_not) and len(args) == 2:
             return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
+        if f is bool and len(args) == 1 and type(args[0]) not in INERT:
+            return partial(self.test, *args)
         if f is isinstance and args and type(args[0]) in TRACED:
             return partial(f, plain_like(*args[:2]), *args[1:])
-        asks = args and id(f) in _ASKING and len(args) < 3
-        method = self._asked(f, args[0]) if asks else None
-        return None if method is None else partial(method, *args[1:], **kwargs)
+        if id(f) in _OPERATORS and 0 < len(args) < 3 and not kwargs and any(type(x) not in INERT for x in args):
+            return partial(getattr(self.frame, _OPERATORS[id(f)]), *args)
+        if id(f) in _ASKING_EACH and args and (type(args[0]) not in PLAIN or "key" in kwargs):
+            return self._asking_each(f, known, args, kwargs)
+        if f is float and args and self.method(args[0], "__float__") is not None:
+            return partial(float_of, self, *args)
+        if (given := asking(self, f, args)) is None:
+            return None
+        found = self._outside(f, known if goes_through(f) else f, given, kwargs)
+        return lambda: alone(found())
+
+    def _asking_each(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
+        """The same of a builtin that asks each of several values, or adds them."""
+        several, key = len(args) > 1 and f is not sum, kwargs.get("key")
+        values = [*args] if several else [*self.iterable(args[0])]
+        others = {type(x): x for x in values if type(x) not in INERT}.values()
+        if f is sum and any(self.method(x, name) for x in others for name in ("__add__", "__radd__")):
+            start = args[1:] or (kwargs.get("start", 0),)
+            return partial(functools.reduce, self.frame.add, values, *start)
+        if key is not None or (f is not sum and any(self.method(x, name) for x in others for name in ORDER)):
+            kwargs = {**kwargs, "key": lambda x: self._in_order(x if key is None else self.call(key, x))}
+        return self._outside(f, f if others else known, values if several else [values, *args[1:]], kwargs)
+
+    def _in_order(self, x: Any) -> Any:
+        """*x*, to be compared by code in C."""
+        return x if type(x) in INERT else InOrder(self, x)
 
     def _outside(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
         """The same of code that is not converted, for which *known* stands."""
-        if id(f) in _GOING_THROUGH and not (f in (min, max) and len(args) > 1):
-            args, these = list(args), _GOING_THROUGH[id(f)]
-            goes = self._items if f is dict else self.iterable
-            args[these] = [x if type(x) in PLAIN else goes(x) for x in args[these]]
         calls = _calls(f)
         if calls:
             args = [x if type(x) in _VALUES else self.handed(x, calls) for x in args]
@@ -254,23 +280,13 @@ class LiveRun:
             known = self._in_c(f, args, kwargs) if type(f) in _C_FUNCTIONS else self._over_users(f)
         if (source := python_of(known)) is not None and is_recorded(source, args, kwargs):
             return partial(through_source, known, source, self.copy_of(source), args, kwargs)
-        return partial(known, *args, **kwargs)
+        return partial(known, *args, **kwargs) if callable(known) else lambda: known(*args, **kwargs)
 
     def _over_users(self, f: Any) -> Any:
         """A function or object that is not converted, which may be one of ours over a function of the user's."""
         if type(f) is types.FunctionType:
             return self._rewrapped(f) if f.__closure__ and not is_copy(f) else f
         return self._rewrapped(f) if in_class(type(f), "_tracegrad_rebuild") else f
-
-    def _known_to(self, f: Any) -> Any:
-        """The function that knows traced values and stands for *f*; None where there is none."""
-        known = CALLED_AS.get(id(f))
-        name = _NAMES.get(id(f), "")
-        if known is None or known[0] is not f:
-            known = (f, CALLED[name]) if name else None
-        if known is None or (name in SOMETIMES and not SOMETIMES[name]()):
-            return None
-        return known[1]
 
     def _bound(self, f: Any) -> Any:
         owner, function = f.__self__, f.__func__
@@ -283,7 +299,7 @@ class LiveRun:
         owner, name = getattr(f, "__self__", None), getattr(f, "__name__", "")
         if type(owner) is np.ndarray and name in PLAIN_METHODS and is_traced([*args, *kwargs.values()]):
             return partial(PLAIN_METHODS[name], owner)
-        if isinstance(owner, np.ufunc) and (ours := self._known_to(owner)) is not None and name in vars(ours):
+        if isinstance(owner, np.ufunc) and (ours := own_answer(owner)) is not None and name in vars(ours):
             return getattr(ours, name)  # np.add.at
         if (by_operator := operator_of(owner, name, args)) is not None:
             return partial(by_operator, owner)
@@ -319,22 +335,8 @@ class LiveRun:
             made = cls.__new__(cls, *args, **kwargs)
         if isinstance(made, cls):
             start = self.method(made, "__init__") if type(made) is cls else None
-            found = (start or type(made).__init__.__get__(made))(*args, **kwargs)
-            if found is not None:
-                raise TypeError(f"__init__() should return None, not {type(found).__name__!r}")
+            no_result((start or type(made).__init__.__get__(made))(*args, **kwargs))
         return made
-
-    def _asked(self, f: Any, obj: Any) -> Any:
-        """The function for the builtin *f* that asks *obj* by a method of the user's; None where it has none."""
-        if type(obj) in PLAIN or f is bool:
-            return None if type(obj) in PLAIN else partial(self.frame.test, obj)
-        name = _ASKING[id(f)]
-        method = self.method(obj, name)
-        if method is None:
-            return None
-        if f is next:
-            return partial(_next, method)
-        return method if name not in ANSWERS else partial(_answered, f, ANSWERS[name], method)
 
     # ---- values for code that is not converted
 
@@ -365,11 +367,13 @@ class LiveRun:
             return value if plain else self._known(value, partial(found, *value.args, **value.keywords))
         if in_class(kind, "_tracegrad_rebuild"):
             return self._rewrapped(value)
+        if calls in _OF_CALLABLES and id(value) in _OPERATORS:
+            return partial(self.call, value)
         if kind in _C_FUNCTIONS and calls in _OF_CALLABLES:
             owner = getattr(value, "__self__", None)
             if (type(owner) is np.ndarray and value.__name__ in PLAIN_METHODS) or type(owner) in (float, complex):
                 return lambda *args, **kwargs: self.call(value, *args, **kwargs)
-            if (known := self._known_to(value)) is not None:
+            if (known := own_answer(value)) is not None:
                 self.stands_for[id(known)] = value
             return known or value
         return value
@@ -385,51 +389,15 @@ class LiveRun:
 
     def iterable(self, obj: Any) -> Any:
         """*obj*, to be iterated over by code that is not converted."""
-        method = self.method(obj, "__iter__")
-        if method is None and self.method(obj, "__next__") is None:
-            return obj
-        it = iter(obj) if method is None else method()
-        return it if self.method(it, "__next__") is None else self._iterator(it)
+        return obj if type(obj) in INERT else asked(self, obj, *ITERATES)
 
-    def _items(self, obj: Any) -> Any:
-        """*obj*, of which code that is not converted makes a dict."""
-        if not hasattr(obj, "keys"):
-            return self.iterable(obj)
-        if self.method(obj, "__getitem__") is None or (isinstance(obj, dict) and self.method(obj, "__iter__") is None):
-            return obj  # a dict is copied as it is
-        return [(key, self.frame.item(obj, key)) for key in self.iterable(self.call(obj.keys))]
+    def attribute_for_c(self, obj: Any, name: str) -> Any:
+        """``obj.name``, which code in C asks for."""
+        return self.handed(self.frame.attr(obj, name), "builtins")
 
-    def _iterator(self, it: Any) -> Any:
-        step: Callable[[], Any] = self.method(it, "__next__")
-        return _OverUsers(it, step)
-
-
-def _next(method: Any, *default: Any) -> Any:
-    try:
-        return method()
-    except StopIteration:
-        if not default:
-            raise
-        return default[0]
-
-
-def _answered(f: Any, answer: Callable[[Any], Any], method: Any, *args: Any) -> Any:
-    """The result that the builtin *f* makes of the answer of *method*; ``float`` of a traced one is that number."""
-    found = method(*args)
-    return found.number() if f is float and type(found) is TracedArray else f(answer(found))
-
-
-class _OverUsers:
-    """Goes through an iterator of the user's by the copy of its ``__next__``."""
-
-    def __init__(self, it: Any, step: Callable[[], Any]) -> None:
-        self._it, self._step = it, step
-
-    def __iter__(self) -> _OverUsers:
-        return self
-
-    def __next__(self) -> Any:
-        return self._step()
+    def test(self, x: Any) -> bool:
+        """The truth of *x*."""
+        return self.frame.test(x)
 
 
 _METHODS_OF: dict[Any, Any] = {getattr(builtins, name): methods for name, methods in METHODS_OF.items()}

@@ -55,7 +55,7 @@ from .held_values import HeldError, refuse_held, refuse_kept
 from .learned import Learned
 from .live_run import LiveRun
 from .outputs import flatten_result, leaf_text, returned
-from .reached_code import ReachedCode
+from .reached import Reached
 from .recording import Look, Pieces, Recording, UserRun
 from .unwrap_tracers import (
     Holders,
@@ -104,56 +104,52 @@ def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learn
 
 
 @dataclass(slots=True)
-class _Beginning:
+class Beginning:
     """A run that is about to begin: *inputs* of its recorder for the *leaves* of the call that are data, their *names*,
     and those that it is differentiated by (*wrt*)."""
 
     recorder: Recorder
     integers: Integers
-    code: ReachedCode
     inputs: dict[int, Var]
     leaves: list[Any]
     names: Sequence[str]
     wrt: list[int]
 
 
-def _begun(
-    fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None
-) -> _Beginning:  # fmt: skip
+def begin(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None) -> Beginning:
+    """The beginning of a run of *fn* for *call*."""
     hook_loaded()
     recorder = Recorder()
     integers = Integers(recorder)
     if call.device is not None:
         recorder.backend = require_cuda("a call on the device")
-    recorder.float_settings = quiet_settings()
-    recorder.trusts, recorder.taught.rows_apart = learned.trusts, learned.rows_apart
-    code = recorder.code = ReachedCode(fn, learned.trust, call.objects)
+    recorder.float_settings, recorder.trusts = quiet_settings(), learned.trusts
     names = integers.names = leaf_names(fn, call)
     wrt = differentiated(call, mode, names) if mode.kind != VALUE else []
     recorder.differentiates = bool(wrt)
     leaves, inputs = list(call.leaves), dict[int, Var]()
-    first = call.repeated
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
         if kind in DATA:
             inputs[k], traced = traced_argument(integers, leaf, kind, names[k], k)
-            leaves[k] = traced if first.get(k, k) == k else leaves[first[k]]
+            leaves[k] = traced if k not in call.repeated else leaves[call.repeated[k]]
     if look is not None and look.abstract:
         recorder.without_values({inputs[k]: names[k] for k in look.abstract})
-    data = [k for k in inputs if type(leaves[k]) is TracedArray]
-    recorder.caller.given = {id(leaves[k]): leaf_text(k) for k in reversed(data)}
-    return _Beginning(recorder, integers, code, inputs, leaves, names, wrt)
+    recorder.caller.given = {id(leaves[k]): leaf_text(k) for k in reversed(inputs) if type(leaves[k]) is TracedArray}
+    return Beginning(recorder, integers, inputs, leaves, names, wrt)
 
 
 def _record(
     fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: bool = False, look: Look | None = None
 ) -> Recording | Pieces:
     clock = time.perf_counter()
-    begun, as_recorded = _begun(fn, call, mode, learned, look), look is not None and look.as_recorded
+    begun, as_recorded = begin(fn, call, mode, learned, look), look is not None and look.as_recorded
     recorder, inputs, wrt = begun.recorder, begun.inputs, begun.wrt
+    recorder.taught.rows_apart = learned.rows_apart
+    recorder.code = code = Reached(fn, learned.trust, call.objects)
     unrecordable.clear()
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
     with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
-        out = _ran(fn, call, learned, begun)
+        out = _ran(fn, call, learned, begun, code)
         refused = unrecordable.last()
         if refused is not None:  # caught by the function, which has not computed what NumPy would have
             raise refused
@@ -177,7 +173,7 @@ def _record(
     return found
 
 
-def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning) -> Any:
+def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning, code: Reached) -> Any:
     """The result of the run, after which no place of the user's holds a traced value."""
     recorder, wrt = begun.recorder, begun.wrt
     given = call.arguments_over(begun.leaves, positional_names(fn), wrt)
@@ -198,7 +194,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: _Beginning
     try:
         out = live.call(fn, *given.args, **given.kwargs)
         if live.unseen:
-            given.refuse_two_ways(begun.code.found)
+            given.refuse_two_ways(code.found)
         out = _classified(out, recorder, bool(wrt))
         held = any(array() is not None for array in recorder.made)
         left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])

@@ -92,7 +92,6 @@ class UserRun:
     structure: Any = None
     effects: list[OutsideEffect] = field(default_factory=list)
     arrays: list[Held] = field(default_factory=list)
-    transient: Reason | None = None
     differentiable: bool = False  # whether it was looked for gradients that the run would have lost
 
     def like(self, other: UserRun | None) -> bool:

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.convert.copies import remade
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.tracebacks import is_raise, last_frame
@@ -38,6 +39,7 @@ from ..state.contents import slots
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments
+from .asked import Asked
 from .held_values import (
     holds_traced,
     is_of_rooms,
@@ -121,6 +123,8 @@ class Settled:
                 plain = value.plain()
             elif type(value) is KnownModule:
                 plain = module_of(value)
+            elif issubclass(type(value), Asked):
+                plain = self(value.obj, depth)
             elif issubclass(type(value), Elementwise):  # which a dead weak reference can be asked
                 plain = value.settled(self)
             elif depth < _MAX_DEPTH:
@@ -172,14 +176,14 @@ class Settled:
                 return make(kind, parts)
             return value
         if issubclass(kind, frozenset):
-            members = [self.key(member) for member in value]
+            members = [self.key(member) for member in frozenset.__iter__(value)]
             make = kind
-            return make(members) if any(map(operator.is_not, members, value)) else value
+            return make(members) if any(map(operator.is_not, members, frozenset.__iter__(value))) else value
         if not issubclass(kind, set):
-            places = value.items() if issubclass(kind, dict) else enumerate(value)
-            for place, part in list(places):
+            base: Any = next(base for base in (dict, list, deque) if issubclass(kind, base))  # past the user's methods
+            for place, part in list(dict.items(value) if base is dict else enumerate(base.__iter__(value))):
                 if (new := self(part, depth)) is not part:
-                    value[place] = new
+                    base.__setitem__(value, place, new)
         if issubclass(kind, dict | set):
             _plain_keys(value, self.key)
         if issubclass(kind, list | dict) and kind.__flags__ & HEAP_TYPE:
@@ -222,10 +226,8 @@ class Settled:
         space: Any = fn.__globals__
         while hasattr(space, "_below"):
             space = space._below
-        made = types.FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, fn.__closure__)
-        made.__qualname__, made.__module__, made.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
-        made.__kwdefaults__, made.__annotations__ = fn.__kwdefaults__, fn.__annotations__
-        made.__dict__.update(fn.__dict__)
+        made = remade(fn, space, fn.__closure__)
+        made.__annotations__ = fn.__annotations__
         return made
 
     def _closure(self, fn: types.FunctionType, depth: int) -> None:
@@ -278,12 +280,6 @@ class Settled:
         except RecursionError:  # it holds itself
             self.held.append(out)
             return out
-        if MadeArray in map(type, leaves):
-            out = self._without_made(out)
-            leaves, spec = flatten_result(out)
-            if MadeArray in map(type, leaves):  # in objects
-                leaves = [self(leaf) if type(leaf) is MadeArray else leaf for leaf in leaves]
-                out = tree_unflatten(spec, leaves)
         self._each(_factories(out))
         values = not any(issubclass(type(leaf), type) for leaf in leaves) and all(map(_is_value, leaves))
         out = self.whole(out, others)
@@ -292,20 +288,6 @@ class Settled:
         leaves, spec = flatten_result(out)
         plain = self._each(leaves)
         return tree_unflatten(spec, [x if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)])
-
-    def _without_made(self, value: Any) -> Any:
-        """A result with NumPy's arrays in place of those that the run watches, in the same containers."""
-        kind = type(value)
-        if kind is MadeArray:
-            return self(value)
-        places = value.items() if issubclass(kind, dict) else enumerate(value) if issubclass(kind, _PARTED) else ()
-        new = [(key, made) for key, part in places if (made := self._without_made(part)) is not part]
-        if new and issubclass(kind, tuple):
-            parts = dict(enumerate(value)) | dict(new)
-            return tuple.__new__(kind, parts.values())  # type: ignore[type-var]
-        for key, made in new:
-            value[key] = made
-        return value
 
     def whole(self, out: Any, others: Container[int]) -> Any:
         """A result in which the containers that others have, too, with ids among *others*, are theirs."""
@@ -526,7 +508,7 @@ def is_raised_by_python(error: BaseException) -> bool:
 def _is_value(leaf: Any) -> bool:
     """Whether nobody can tell a part of a result from another one that is equal, or it is an array."""
     kinds = (TracedArray, TracedInt, Whole, np.ndarray, type, types.ModuleType, enum.Enum, *TENSORS.types)
-    return issubclass(type(leaf), kinds) or is_leaf(leaf)
+    return (issubclass(type(leaf), kinds) and type(leaf) is not MadeArray) or is_leaf(leaf)
 
 
 def _plain_keys(values: Any, plain: Unwrap) -> None:

@@ -8,6 +8,7 @@ written nobody has told of: ``Holders`` (``unwrap_tracers.py``) counts reference
 
 from __future__ import annotations
 
+import functools
 import types
 import weakref
 from collections import deque
@@ -20,11 +21,12 @@ from ...tracer.ir.site import FOR_THE_USER
 from ..state.pins import home, lookup
 from ..state.values import is_leaf
 from .held_values import holds_traced
-from .live_frame import TRACED
+from .kinds import TRACED
 
 _CONTAINERS = (list, dict, set, deque)
 _HOLDING = (*TRACED, *_CONTAINERS, tuple)
-_MISSING = object()
+_MISSING, _ALL = object(), object()
+_CACHES = type(functools.lru_cache(len))
 _OURS = f"{__name__.partition('.')[0]}."
 
 
@@ -32,38 +34,21 @@ class WrittenPlaces:
     """The places of one run."""
 
     def __init__(self) -> None:
-        self._containers: dict[int, Any] = {}  # by id
-        self._attributes: dict[tuple[int, str], Any] = {}  # by id and name: the object, or a reference to it
-        self._items: dict[tuple[int, Any], Any] = {}  # by id and key: a dict
-        self._caches: dict[int, Any] = {}
-        self._variables: set[ContextVar[Any]] = set()
+        self._places: dict[tuple[int, Any], Any] = {}  # by id and name or key: the owner, or a reference to it
 
     def __bool__(self) -> bool:
-        return bool(self._containers or self._attributes or self._items or self._caches or self._variables)
+        return bool(self._places)
+
+    def add(self, owner: Any, key: Any = _ALL) -> None:
+        """An attribute, or the item of a dict, may be written; or all that *owner* holds: a container, a cell, a
+        context variable, a function with a cache.  Objects that the run lets go may end, as they do in Python."""
+        stays = key is _ALL or type(owner) is dict
+        self._places[id(owner), key] = owner if stays else _reference(owner)
 
     def container(self, obj: Any) -> None:
-        """All that a container or cell holds may be written."""
-        if isinstance(obj, (*_CONTAINERS, types.CellType)) and not _is_our_namespace(obj):
-            self._containers[id(obj)] = obj
-
-    def cache(self, cached: Any) -> None:
-        """A function with a cache (``functools.lru_cache``) is called."""
-        self._caches[id(cached)] = cached
-
-    def variable(self, variable: ContextVar[Any]) -> None:
-        """A context variable may be set."""
-        self._variables.add(variable)
-
-    def attribute(self, obj: Any, name: str) -> None:
-        """An attribute is to be written; objects that the run lets go may end, as they do in Python."""
-        try:
-            self._attributes[id(obj), name] = weakref.ref(obj)
-        except TypeError:
-            self._attributes[id(obj), name] = obj
-
-    def item(self, names: dict[Any, Any], key: Any) -> None:
-        """An item of a dict is to be written."""
-        self._items[id(names), key] = names
+        """All that *obj* holds may be written, if it is a container."""
+        if isinstance(obj, _CONTAINERS) and not _is_our_namespace(obj):
+            self.add(obj)
 
     def handed(self, values: Iterable[Any]) -> bool:
         """Code that is not converted is given these *values*, and may write those of the run into the others; whether
@@ -80,7 +65,7 @@ class WrittenPlaces:
         if isinstance(value, _CONTAINERS):
             self.container(value)
         elif not is_leaf(value) and type(value) not in TRACED and type(store := dict_of(value)) is dict:
-            self._containers[id(store)] = store
+            self.add(store)
 
     def making(self, cls: Any, /, *args: Any, **kwargs: Any) -> Any:
         """An object of a class whose code has no source, which is given values of the run."""
@@ -90,21 +75,27 @@ class WrittenPlaces:
 
     def settle(self, plain: Any) -> None:
         """Put the *plain* form (``Settled``) of what the run has left in these places there."""
-        for (_, name), known in [*self._attributes.items()]:
-            obj = known() if type(known) is weakref.ref else known
-            if obj is not None:
-                _settle_attribute(obj, name, plain)
-        for (_, key), names in [*self._items.items()]:
-            if (value := names.get(key, _MISSING)) is not _MISSING and (new := plain(value)) is not value:
-                names[key] = new
-        for container in [*self._containers.values()]:
-            plain(container)
-        for variable in self._variables:
-            if (value := variable.get(_MISSING)) is not _MISSING and (new := plain(value)) is not value:
-                variable.set(new)
-        for cached in self._caches.values():
-            if holds_traced([cached]):
-                cached.cache_clear()
+        for (_, key), known in [*self._places.items()]:
+            owner = known() if type(known) is weakref.ref else known
+            if key is not _ALL and type(owner) is dict:
+                if (value := owner.get(key, _MISSING)) is not _MISSING and (new := plain(value)) is not value:
+                    owner[key] = new
+            elif key is not _ALL:
+                _settle_attribute(owner, key, plain)
+            elif type(owner) is ContextVar:
+                if (value := owner.get(_MISSING)) is not _MISSING and (new := plain(value)) is not value:
+                    owner.set(new)
+            elif type(owner) is not _CACHES:
+                plain(owner)
+            elif holds_traced([owner]):
+                owner.cache_clear()
+
+
+def _reference(owner: Any) -> Any:
+    try:
+        return weakref.ref(owner)
+    except TypeError:
+        return owner
 
 
 def _settle_attribute(obj: Any, name: str, plain: Callable[[Any], Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.logged.kinds import treat_as_eager, treat_as_namespace
+from ..runtime.record.kinds import treat_as_eager, treat_as_namespace
 from ..tensors.capture import Capture
 from ..tensors.modes import STATE, no_grad
 from ..tensors.tensor import Tensor, make, raw

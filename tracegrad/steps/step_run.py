@@ -12,8 +12,8 @@ from typing import Any
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..runtime.logged.attributes import found_in
-from ..runtime.logged.kinds import EAGER, treat_as_eager
 from ..runtime.logged.run import LoggedRun
+from ..runtime.record.kinds import EAGER, treat_as_eager
 from ..tensors.node import TapeNode
 from ..tensors.tensor import Tensor
 from .step_reads import StepReads, is_converted

@@ -53,6 +53,15 @@ class Copy:
         return made
 
 
+def remade(fn: FunctionType, space: dict[str, Any], closure: Any) -> FunctionType:
+    """A function like *fn* over other globals and cells."""
+    made = FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, closure)
+    made.__kwdefaults__, made.__qualname__, made.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
+    made.__doc__ = fn.__doc__
+    made.__dict__.update(fn.__dict__)
+    return made
+
+
 # by the id of the code, and how it is made; equal code objects have functions of their own
 _known: dict[tuple[int, bool, bool], tuple[weakref.ref[CodeType], Copy | NotConverted]] = {}
 _originals: dict[int, tuple[CodeType, weakref.ref[CodeType]]] = {}  # by the id of the code of a copy

@@ -13,7 +13,7 @@ from .shown_text import Texts
 
 
 class RunCode(Protocol):
-    """The answers about the user's code before it runs (``runtime/record/reached_code.py``)."""
+    """The answers about the user's code before it runs (``runtime/record/reached.py``)."""
 
     @property
     def names_written(self) -> frozenset[str]:

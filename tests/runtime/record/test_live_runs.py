@@ -8,6 +8,7 @@ import contextlib
 import functools
 import heapq
 import inspect
+import math
 import sys
 import time
 import types
@@ -206,6 +207,7 @@ KINDS = {
     "in place": lambda x: functools.reduce(lambda a, b: a.__add__(b), map(Number, x)).v,
     "questions": lambda x: x[0] * (2.0 if Number(x[0]) else 1.0) * (3.0 if 5.0 in Number(x[1]) else 1.0),
     "order": lambda x: sorted(map(Number, x), key=lambda n: n.v)[0].v + (x[1] if Number(x[0]) < Number(x[1]) else 0.0),
+    "order by C": lambda x: sorted(x, key=float)[0] * 2.0 + max(x, key=abs) + min([x[0], x[1]], key=math.sin),
     "a hook": lambda x: Number(x[0]).twice + getattr(Number(x[1]), "none", 4.0),
     "iterators": lambda x: sum(Steps(x[0])) + max([*Steps(x[1])]) + sum(a * b for a, b in [Number(x[2])]),
     "a method that no iterator has": lambda x: sum(NoIterator(x)) + [*NoIterator(x)][1] + max(NoIterator(x)),

@@ -1,0 +1,135 @@
+"""Operators and iteration as Python does them: of an object of the user's class, by its methods, in Python's order."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ...tracer.convert.transparent import Begun, Transparent
+from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.record.made_arrays import fresh
+from ..state.pins import lookup
+from .kinds import PLAIN
+
+_ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+)  # fmt: skip
+_COMPARED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_OF_OTHERS = {f"__{name.rstrip('_')}__": f"__r{name.rstrip('_')}__" for name in _ARITHMETIC}
+#: the method of the other operand
+REFLECTED = {
+    **_OF_OTHERS, **{other: name for name, other in _OF_OTHERS.items()},
+    **{f"__{name}__": f"__{other}__" for name, other in _COMPARED.items()},
+}  # fmt: skip
+
+
+class SpecialMethods(Transparent):
+    """The part of a frame that has them.  ``run.method(obj, name)`` is the callable for a special method of
+    the user's; None for others."""
+
+    run: Any
+    fresh = staticmethod(fresh)
+    test: Callable[[Any], bool]  # type: ignore[assignment]
+    call: Callable[..., Any]  # type: ignore[assignment]
+
+    def iter(self, xs: Any) -> Any:
+        return self.run.iterable(xs)
+
+    def splat(self, xs: Any) -> Any:
+        return self.run.iterable(xs)
+
+    def unpack(self, xs: Any, count: int) -> Any:
+        return self.run.iterable(xs)
+
+    def unpack_star(self, xs: Any, before: int, after: int) -> Any:
+        return self.run.iterable(xs)
+
+    def first_iterable(self, xs: Any) -> Any:
+        return Begun(self.run.iterable(xs))
+
+    def is_not(self, a: Any, b: Any) -> bool:
+        return not self.is_(a, b)
+
+    def not_in(self, a: Any, b: Any) -> Any:
+        return not self.in_(a, b)
+
+    def operate(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
+        """``plain(a, b)``, where one of them is no plain value."""
+        raise NotImplementedError
+
+    def in_place(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
+        """``plain(a, b)``, which may change *a*."""
+        raise NotImplementedError
+
+    def by_c(self, obj: Any, name: str, other: Any) -> Any:
+        """``obj.name(other)``, by a method that is not the user's."""
+        raise NotImplementedError
+
+    def unanswered(self, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+        """No method has answered."""
+        raise NotImplementedError
+
+    def by_methods(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
+        """An operator of an object of the user's and another one, by their methods, in Python's order."""
+        mine, theirs, reflected = type(a), type(b), REFLECTED[name]
+        tried, arithmetic = [(a, name, b), (b, reflected, a)], reflected.startswith("__r")
+        if mine is theirs:
+            del tried[1 if arithmetic else 2 :]
+        elif mine in theirs.__mro__ and (not arithmetic or lookup(theirs, reflected) is not lookup(mine, reflected)):
+            tried.reverse()
+        for obj, method, other in tried:
+            found = self._by_method(obj, method, other)
+            if found is not NotImplemented:
+                return found
+        if name in ("__eq__", "__ne__"):
+            return self.is_(a, b) is (name == "__eq__")
+        return self.unanswered(plain, a, b)
+
+    def _by_method(self, obj: Any, name: str, other: Any) -> Any:
+        asked = self.run.method(obj, name)
+        if asked is not None:
+            return asked(other)
+        if name == "__ne__" and lookup(type(obj), name) is object.__ne__:
+            equal = self.run.method(obj, "__eq__")
+            found = NotImplemented if equal is None else equal(other)
+            return found if found is NotImplemented else not self.test(found)
+        return self.by_c(obj, name, other)
+
+
+def _binary(plain: Callable[[Any, Any], Any], name: str) -> Callable[..., Any]:
+    def operate(self: SpecialMethods, a: Any, b: Any) -> Any:
+        if type(a) in PLAIN and type(b) in PLAIN:
+            return self.fresh(plain(a, b))
+        return self.operate(plain, name, a, b)
+
+    return operate
+
+
+def _in_place(plain: Callable[[Any, Any], Any], name: str, method: str) -> Callable[..., Any]:
+    return lambda self, a, b: self.in_place(plain, name, method, a, b)
+
+
+def _of_one(plain: Callable[[Any], Any], name: str) -> Callable[..., Any]:
+    def operate(self: SpecialMethods, a: Any) -> Any:
+        method = None if type(a) in PLAIN else self.run.method(a, name)
+        return self.fresh(plain(a)) if method is None else method()
+
+    return operate
+
+
+def _mod(a: Any, b: Any) -> Any:
+    return a % b  # which texts look for
+
+
+for _method in _ARITHMETIC:
+    _name = _method.rstrip("_")
+    _plain = _mod if _method == "mod" else getattr(operator, _method)
+    setattr(SpecialMethods, _method, _binary(_plain, f"__{_name}__"))
+    setattr(SpecialMethods, f"i{_name}", _in_place(getattr(operator, f"i{_name}"), _name, _method))
+for _name in _COMPARED:
+    setattr(SpecialMethods, _name, _binary(getattr(operator, _name), f"__{_name}__"))
+for _name in ("neg", "pos", "invert"):
+    setattr(SpecialMethods, _name, _of_one(getattr(operator, _name), f"__{_name}__"))
+
+FOR_THE_USER.add(__file__)

@@ -234,14 +234,8 @@ class LiveRun:
         """The same of a builtin that asks what a value is; None where Python's own does."""
         if id(f) not in _QUESTIONS and not is_asking(f):
             return None
-        if f in (operator.is_, operator.is_not) and len(args) == 2:
-            return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
-        if f is bool and len(args) == 1 and type(args[0]) not in INERT:
-            return partial(self.test, *args)
-        if f is isinstance and args and type(args[0]) in TRACED:
-            return partial(f, plain_like(*args[:2]), *args[1:])
-        if id(f) in _OPERATORS and 0 < len(args) < 3 and not kwargs and any(type(x) not in INERT for x in args):
-            return partial(getattr(self.frame, _OPERATORS[id(f)]), *args)
+        if not kwargs and (found := self._by_frame(f, args)) is not None:
+            return found
         if id(f) in _ASKING_EACH and args and (type(args[0]) not in PLAIN or "key" in kwargs):
             return self._asking_each(f, known, args, kwargs)
         if f is float and args and self.method(args[0], "__float__") is not None:
@@ -250,6 +244,18 @@ class LiveRun:
             return None
         found = self._outside(f, known if goes_through(f) else f, given, kwargs)
         return lambda: alone(found())
+
+    def _by_frame(self, f: Any, args: tuple[Any, ...]) -> Any:
+        """The same of a builtin that does what an expression of the user's code does."""
+        if f in (operator.is_, operator.is_not) and len(args) == 2:
+            return partial(self.frame.is_ if f is operator.is_ else self.frame.is_not, *args)
+        if f is bool and len(args) == 1 and type(args[0]) not in INERT:
+            return partial(self.test, *args)
+        if f is isinstance and args and type(args[0]) in TRACED:
+            return partial(f, plain_like(*args[:2]), *args[1:])
+        if id(f) in _OPERATORS and 0 < len(args) < 3 and any(type(x) not in INERT for x in args):
+            return partial(getattr(self.frame, _OPERATORS[id(f)]), *args)
+        return None
 
     def _asking_each(self, f: Any, known: Any, args: Any, kwargs: Any) -> Any:
         """The same of a builtin that asks each of several values, or adds them."""

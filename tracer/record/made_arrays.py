@@ -79,10 +79,16 @@ def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
         kind in "fc" and (known or elsewhere is not None)
     )
     blank &= elsewhere is not None
-    if not guess or not (blank or place.end in assigned(place.code, elsewhere or frozenset())):
+    if not guess or not (blank or place.end in assigned(_in_its_file(place.code), elsewhere or frozenset())):
         return False
     outermost.guessed.append(place)
     return True
+
+
+@lru_cache(maxsize=1024)
+def _in_its_file(code: CodeType) -> CodeType:
+    """*code* by the name of the file in which its source stands."""
+    return code.replace(co_filename=code.co_filename.removesuffix(RECORDED))
 
 
 def take_back_guesses(recorder: Recorder, error: TracegradError) -> None:

@@ -65,6 +65,13 @@ def test_in_loops_and_transforms(make) -> None:
     np.testing.assert_allclose(each, [expected.grad(x) for x in batch], rtol=1e-9)
 
 
+def test_gradients_of_each_row_of_a_batch_through_a_loop() -> None:
+    program = rolled(lambda x: x**3)
+    batch = np.stack([X, X / 2, -X])
+    each = autograd.vmap(autograd.grad(program))(batch)
+    np.testing.assert_allclose(each, [compile_grad(program).grad(x) for x in batch], rtol=1e-9)
+
+
 def test_an_opaque_forward() -> None:
     """By ``pure_callback``, in compiled functions and on tensors."""
     expected = 2 * np.linalg.solve(MATRIX.T, np.linalg.solve(MATRIX, X))

@@ -15,8 +15,10 @@ from ..ir.primitive import LOOP
 from ..ir.site import Site
 from ..record.recorder import Recorder, recording
 from .find import find_repeats
+from .histories import with_histories
 from .repeats import Item
 from .rewrite import Rewriter
+from .unrolled import drop_unread
 
 MOST_NOTES = 8  # of what was not rolled
 
@@ -24,13 +26,14 @@ MOST_NOTES = 8  # of what was not rolled
 def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> bool:
     """Make loop nodes of the repeats in *recorder*, of which *roots* are still needed; whether there were any.  Not
     *guarded*: the guards are dropped, because Python runs in each call."""
+    drop_unread(recorder, roots)
     if not guarded:
         recorder.drop_guards()
     items: Sequence[Item] = recorder.items
     sites: Sequence[Site | None] = recorder.sites
     if recorder.symbols:
         items, sites = _without_symbols(recorder, roots)
-    found = find_repeats(items, sites)
+    items, sites, found = with_histories(items, sites, find_repeats(items, sites))
     refusals = list(dict.fromkeys(found.refusals))
     recorder.notes += [reason.within("not-rolled: ") for reason in refusals[:MOST_NOTES]]
     if not found.repeats:

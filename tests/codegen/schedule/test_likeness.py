@@ -42,14 +42,17 @@ def kinds(n):
     order = rng.integers(0, 3, n).tolist()
 
     def f(s, k):
-        for kind in order:
+        def step(s, at):  # which calls itself: no loop
+            kind = order[at]
             if kind == 0:
                 s = s + np.array([k[0] * s[1], -k[1] * np.sin(s[0])])
             elif kind == 1:
                 s = np.tanh(s * k[2]) - k[3] * s
             else:
                 s = s / (1.0 + np.sum(s * s)) + 0.25
-        return np.sum(s)
+            return step(s, at + 1) if at + 1 < n else s
+
+        return np.sum(step(s, 0))
 
     return f, (np.array([0.3, 0.4]), np.array([0.1, 0.2, 0.3, 0.4]))
 

@@ -185,7 +185,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], list[Callable[[pytest.MonkeyPatch]
         [set_to(SET, "rate", 3.0)],
     ),
     "a named tuple's fields": (
-        lambda x: np.sum(x) * float(string.Formatter().format("{0.rate}{1.rate}", PAIR, OTHER)),
+        lambda x: np.sum(x) * float(string.Formatter().format("{0.rate:.0f}{1.rate:.0f}", PAIR, OTHER)),
         [set_to(Pair, "rate", property(lambda pair: pair[1]))],
     ),
     "a method of text": (

@@ -20,7 +20,9 @@ from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
 from tracegrad.runtime.paths.paths import interpret
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.recording import Look
-from tracegrad.tracer.ir.primitive import LOOP
+from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES
+from tracegrad.tracer.record.recorder import Recorder, recording
+from tracegrad.tracer.reroll.inner_function import InnerFunction
 
 X = np.array([0.9, 0.6])
 
@@ -368,6 +370,12 @@ def test_turns_of_long_loops_are_read_later():
     np.testing.assert_allclose(gradient, direct, rtol=1e-3, atol=1e-3)
 
 
+def test_small_functions_are_not_looked_at(monkeypatch):
+    """Where nothing can repeat nothing is searched."""
+    monkeypatch.setattr(InnerFunction, "_roll", lambda self, roots: pytest.fail("was rolled"))
+    recorded(lambda x: np.sum(autograd.grad(lambda y: np.sum(np.sin(y) * y * y))(x)), X)
+
+
 # ---- loops that data ends --------------------------------------------------------------------------------------------
 
 POINTS = [X, X * 1.02, X * 2.5, X * 0.3, X * 6.0]
@@ -526,3 +534,17 @@ def test_transforms_of_a_loop_that_data_ends(transform):
     else:
         expected = [numerical_gradient(f, (x,)) for x in POINTS]
         np.testing.assert_allclose(autograd.vmap(autograd.grad(f))(np.array(POINTS)), expected, rtol=1e-5, atol=1e-7)
+
+
+def test_what_a_part_has_looked_at_is_no_knowledge_of_the_whole():
+    """The nodes of the part are others: those of the recording that nobody has looked at yet are still to be."""
+    recorder = Recorder()
+    with recording(recorder):
+        x = recorder.add_input(np.ones(3), "x")
+        recorder.stand_ins.rows.append({x: x})
+        first, second = [recorder.emit(PRIMITIVES[name], (x,), {})[0] for name in ("neg", "sin")]
+        part = InnerFunction(recorder)._part(list(recorder.nodes), [None] * len(recorder.nodes))
+        part.nodes = list(recorder.nodes)
+        assert part.stand_ins.is_of_row(first, part.nodes)
+        assert recorder.stand_ins.of_rows.looked == recorder._from_outside.looked == 0
+        assert recorder.stand_ins.is_of_row(second, recorder.nodes)

@@ -49,6 +49,7 @@ from .values import (
     taken_apart,
 )
 
+_ITEM_WRITTEN = "an iteration writes into an array of a list: the run is made again, with that loop as it is"
 _NO_FLOAT = "a number that a loop changes is a Python float in some iterations: the run is made again"
 _NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"
 
@@ -496,8 +497,8 @@ class Iteration:
         what = self._filled(found)
         if grown:  # a length, or a position from its end, is known now
             what = "a list is read and appended to"
-        elif writes_list(marked):
-            what = "an array of a list is written"
+        elif writes_list(marked):  # of which later rows of the list's stack, and of others that share it, know nothing
+            in_plain_iterations(self.recorder, self.loop, _ITEM_WRITTEN)
         if what:
             return Refusal.LOOP_SEEN(what=what, site=marked.site)
         for place in new.values():

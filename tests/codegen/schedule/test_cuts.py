@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import linecache
 
 import numpy as np
@@ -35,9 +34,13 @@ def test_sum_of_many_arrays_reads_few_at_once(monkeypatch):
     arrays = [np.random.default_rng(k).standard_normal(7) for k in range(100)]
     turns = np.random.default_rng(0).integers(0, 2, 100).tolist()
 
-    def f(arrays):  # without order, and no loop, so it is not rolled
-        pairs = zip(turns, arrays[1:], strict=False)
-        return functools.reduce(lambda total, pair: total + pair[1] if pair[0] else total * pair[1], pairs, arrays[0])
+    def from_there(total, arrays, k):  # without order, and no loop, so it is not rolled
+        if k == len(arrays):
+            return total
+        return from_there(total + arrays[k] if turns[k - 1] else total * arrays[k], arrays, k + 1)
+
+    def f(arrays):
+        return from_there(arrays[0], arrays, 1)
 
     layout, found = laid_out(monkeypatch, f, arrays)
     assert max(len(reads.stored) for reads in layout.schedule.reads.values()) <= MAX_ARRAYS

@@ -8,7 +8,6 @@ they follow from the number of the iteration."""
 from __future__ import annotations
 
 import gc
-import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
 from ..ir.refusals import Reason, Refusal
 from ..record.array import TracedArray, class_of, wrap
 from ..record.buffers import Storage
+from ..record.made_arrays import ALONE, references
 from ..record.recorder import Recorder
 from ..reroll.repeats import FEW_TRIPS
 from .after import After, Start, StartNumber, final_of
@@ -141,18 +141,15 @@ class Iteration:
         if count is None:
             return []
         grows, mixed = self.learned.grows, self.learned.mixed
-        lists = {id(x): (x, n) for name, n in getattr(self.loop, "filled", ()) if type(x := found.get(name)) is list}
+        lists = {id(x): (x, n) for name, n in self.loop.filled if type(x := found.get(name)) is list}
         if self.learned.is_known:
             lists = {key: grows[key] for key in {**lists, **self.learned.histories} if key in grows}
         made = [History.of(x, step, count, self.loop, key in mixed) for key, (x, step) in lists.items()]
         fillings = {key: Filling.at(*filled) for key, filled in self.learned.filled.items()}
         fillings.update({key: Filling(x, 0, 0, len(x)) for key, x in self.learned.scattered.items()})
-        outer = [key for loop in self.recorder.open_loops for key in loop.histories]
-        for key, filling in fillings.items():
-            if key in outer:
-                continue
-            target = filling.target
-            made.append(History.of(target, 1, count, self.loop, key in mixed, filling))
+        for key in {key for loop in self.recorder.open_loops for key in loop.histories} & fillings.keys():
+            del fillings[key]
+        made += [History.of(x.target, 1, count, self.loop, key in mixed, x) for key, x in fillings.items()]
         return [history for history in made if history is not None]
 
     def _carry_buffer(self, storage: Storage) -> None:
@@ -309,7 +306,7 @@ class Iteration:
         others = [x for x in gc.get_referrers(*storages) if type(x) is TracedArray and id(x) not in whole]
         pairs = [*self.recorder.loops.marked_values.values(), *[(x, leaf.before) for x, leaf in self.stand_ins]]
         ours = Counter([id(x) for pair in pairs for x in pair])
-        return any(_references(others, k) > _ALONE + ours[id(others[k])] for k in range(len(others)))
+        return any(references(others, k) > ALONE + ours[id(others[k])] for k in range(len(others)))
 
     def _put(
         self, results: LoopResults, made: dict[Any, Callable[[LoopResults], Any]], lists: Lists, after: After
@@ -532,14 +529,6 @@ class Iteration:
                 if seen.setdefault(id(leaf._storage), leaf) is not leaf or id(leaf._storage) in self.buffers:
                     return Refusal.LOOP_SHARED(site=self.marked.site)
         return None
-
-
-def _references(held: list[Any], k: int) -> int:
-    """The references to an element; a variable would count in some versions of Python, and not in others."""
-    return sys.getrefcount(held[k])
-
-
-_ALONE = _references([object()], 0)  # those to an element that nothing else has
 
 
 def _is_integer(value: Any) -> bool:

@@ -278,7 +278,7 @@ def all_made(held: list[Any], frame: FrameType) -> Any:
     if kind not in (list, tuple) or not found or type(found[0]) not in _ARRAYS:
         return found
     del found
-    if _references(held, 0) > _ALONE:
+    if references(held, 0) > ALONE:
         return held[0]
     every = held.pop()
     return kind([_made_alone(every, k, frame) if type(every[k]) in _ARRAYS else every[k] for k in range(len(every))])
@@ -297,7 +297,7 @@ def fresh_in(held: list[Any]) -> Any:
 
 
 def _made_alone(held: Sequence[Any], k: int, frame: FrameType) -> Any:
-    alone = current_recorder() is not None and _references(held, k) <= _ALONE and held[k].ndim
+    alone = current_recorder() is not None and references(held, k) <= ALONE and held[k].ndim
     return made_by(held[k], frame) if alone and _owns_memory(held[k]) else held[k]
 
 
@@ -308,10 +308,10 @@ def _owns_memory(array: np.ndarray) -> bool:
         return bool(array.flags.owndata)
     owns = type(base) is np.ndarray and base.base is None
     del base
-    return owns and _references_to_base(array) <= _ALONE
+    return owns and _references_to_base(array) <= ALONE
 
 
-def _references(held: Sequence[Any], k: int) -> int:
+def references(held: Sequence[Any], k: int) -> int:
     """The references to an element; a variable would count in some versions of Python, and not in others."""
     return sys.getrefcount(held[k])
 
@@ -320,7 +320,7 @@ def _references_to_base(array: np.ndarray) -> int:
     return sys.getrefcount(array.base)
 
 
-_ALONE = _references([object()], 0)  # those to an element that nothing else has
+ALONE = references([object()], 0)  # those to an element that nothing else has
 
 
 def refuse_write(array: Any, what: str) -> NoReturn:

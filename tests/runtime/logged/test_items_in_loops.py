@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from along_one_way import check
 from with_source import code_of
 
 from tracegrad import compile_grad
@@ -45,13 +46,7 @@ def f(x):
 def test_what_is_written_into_an_item_stays_there(loop, after):
     f = function(loop, after)
     compiled = compile_grad(f)
-    for k in range(3):
-        x = np.array([0.5, 1.0, 1.5]) + 0.1 * k
-        value, gradient = compiled.value_and_grad(x)
-        np.testing.assert_allclose(value, f(x), rtol=1e-9)
-        along = np.array([0.6, -0.3, 0.7])
-        slope = (f(x + 1e-6 * along) - f(x - 1e-6 * along)) / 2e-6
-        np.testing.assert_allclose(gradient @ along, slope, rtol=1e-5, atol=1e-6)
+    check(f, compiled, rtol=1e-9, atol=1e-6)
     assert not compiled.stats.live
 
 

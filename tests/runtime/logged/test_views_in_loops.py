@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from along_one_way import check
 from with_source import code_of
 
 from tracegrad import compile_grad
@@ -64,13 +65,7 @@ def f(x):
 def test_a_part_is_a_view(body, after, made):
     f = function(body, after, made)
     compiled = compile_grad(f)
-    for k in range(3):
-        x = np.array([0.5, 1.0, 1.5]) + 0.1 * k
-        value, gradient = compiled.value_and_grad(x)
-        np.testing.assert_allclose(value, f(x), rtol=1e-10)
-        along = np.array([0.6, -0.3, 0.7])
-        slope = (f(x + 1e-6 * along) - f(x - 1e-6 * along)) / 2e-6
-        np.testing.assert_allclose(gradient @ along, slope, rtol=1e-5, atol=1e-7)
+    check(f, compiled, rtol=1e-10, atol=1e-7)
     assert not compiled.stats.live
 
 
@@ -103,14 +98,7 @@ def test_what_shows_one_of_two_arrays_that_are_swapped_goes_on_showing_it(body, 
     f = function(
         f"t = t + a.sum() * 0.01; {body}; z, u = u, z", "t = t + a[0]", f"{MADE['traced']}; u = z * 0.5; {shown}"
     )
-    compiled = compile_grad(f)
-    for k in range(3):
-        x = np.array([0.5, 1.0, 1.5]) + 0.1 * k
-        value, gradient = compiled.value_and_grad(x)
-        np.testing.assert_allclose(value, f(x), rtol=1e-10)
-        along = np.array([0.6, -0.3, 0.7])
-        slope = (f(x + 1e-6 * along) - f(x - 1e-6 * along)) / 2e-6
-        np.testing.assert_allclose(gradient @ along, slope, rtol=1e-5, atol=1e-7)
+    check(f, compile_grad(f), rtol=1e-10, atol=1e-7)
 
 
 @pytest.mark.parametrize("body", SWAPS[:3])

@@ -19,16 +19,20 @@ from tracegrad import compile_grad
 X = np.array([0.7, 1.3, 0.4])
 
 
+def plain_value(number):
+    """The value of a number, by what only recorded code can do with a traced one."""
+    z = np.zeros(1)
+    z[0] = number.v
+    return float(z[0])
+
+
 class Number:
     """Its methods ask what only recorded code can answer for a traced value."""
 
     def __init__(self, v):
         self.v = v
 
-    def _plain(self):
-        z = np.zeros(1)
-        z[0] = self.v
-        return float(z[0])
+    _plain = plain_value
 
     def __radd__(self, other):
         return Number((sum(other) if isinstance(other, list) else other) + self._plain())
@@ -222,10 +226,7 @@ class Vector:
     def __init__(self, v):
         self.v = v
 
-    def _plain(self):
-        z = np.zeros(1)
-        z[0] = self.v
-        return float(z[0])
+    _plain = plain_value
 
     def __abs__(self):
         return self._plain() + 1.0

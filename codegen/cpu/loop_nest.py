@@ -135,9 +135,9 @@ class ItemEmitter(ValueEmitter):
         """An innermost loop that reads through pads or shifts, piece by piece.
 
         A piece goes on for as long as the same conditions hold.  Pieces in which all of them hold, one, or none, have a
-        loop of their own without any condition (the parts of an array that was put together from slices), but for
-        conditions that hold in a few iterations only (the ends of a roll): these do not hold there.  All others have
-        one that looks at the conditions in every iteration.
+        loop of their own without any condition (the parts of an array that was put together from slices).  There,
+        conditions that hold in a few iterations only (the ends of a roll) do not hold, and those that fail in a few do.
+        All other pieces have one loop, which looks at the conditions in every iteration.
         """
         b, depth = self.b, len(self.loops)
         conditions = interior(self.program, loop, depth, self.schedule.reads)
@@ -159,8 +159,7 @@ class ItemEmitter(ValueEmitter):
             stop = b.select(b.icmp_signed("<", change, stop), change, stop)
             inside = b.not_(b.or_(early, late))
             held = b.or_(held, b.shl(b.zext(inside, bits), ir.Constant(bits, k)))
-        edges = all(kind == "edge" for kind, _, _ in conditions)
-        pieces = self._pieces(conditions, edges)
+        pieces, few = self._pieces(conditions)
         blocks = [b.append_basic_block("held") for _ in pieces]
         switch = b.switch(held, blocks[-1])
         outside = self.assumed, self.refused
@@ -171,8 +170,7 @@ class ItemEmitter(ValueEmitter):
             if given is not None:
                 self.assumed = outside[0] | given
                 self.refused = outside[1] | (frozenset(conditions) - given)
-            few = edges and given != pieces[0][1]
-            self._counted(loop, at, stop, SCALAR if few else SIMPLE if given is None else "")
+            self._counted(loop, at, stop, SCALAR if few and block is not blocks[0] else SIMPLE if given is None else "")
             self.assumed, self.refused = outside
             b.branch(join)
         b.position_at_end(join)
@@ -180,16 +178,18 @@ class ItemEmitter(ValueEmitter):
         b.cbranch(b.icmp_signed("<", stop, hi), head, after)
         b.position_at_end(after)
 
-    def _pieces(self, conditions: list[Condition], edges: bool) -> list[tuple[int, frozenset[Condition] | None]]:
-        """The condition sets (as bit masks) that get a loop of their own; None stands for all others."""
+    def _pieces(self, conditions: list[Condition]) -> tuple[list[tuple[int, frozenset[Condition] | None]], bool]:
+        """(the condition sets, as bit masks, that get a loop of their own, of which None stands for all others;
+        whether all but the first are of few iterations)."""
         long = {c: 1 << k for k, c in enumerate(conditions) if not short(self.program, c)}
-        pieces: dict[int, frozenset[Condition] | None] = {sum(long.values()): frozenset(long)}
-        if len(conditions) == len(long) == 1:
-            return [*pieces.items(), (0, frozenset())]
-        if not edges and len(long) <= MAX_PARTS:
-            pieces.update((bit, frozenset([c])) for c, bit in long.items())
-            pieces[0] = frozenset()
-        return [*pieces.items(), (-1, None)]
+        almost = frozenset(c for c in long if c[0] == "edge")  # they hold but for a few iterations
+        parts = [c for c in long if c not in almost]
+        given = {sum(long.values()): frozenset(long)}
+        only = len(conditions) == len(long) == 1
+        if only or 0 < len(parts) <= MAX_PARTS:
+            for those in [*[almost | {c} for c in parts], frozenset() if only else almost]:
+                given.setdefault(sum(long[c] for c in those), those)
+        return [*given.items()] if only else [*given.items(), (-1, None)], not parts
 
     def _span(self, condition: Condition, depth: int) -> tuple[ir.Value, ir.Value]:
         """The range of iterations of the loop at *depth* in which *condition* holds."""

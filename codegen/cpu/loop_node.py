@@ -15,7 +15,7 @@ own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
 MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlined
 MOST_ALIKE = 256  # values in statements that are written once for several places: each may be an argument
-MANY_VALUES = 40  # of a nest in the body of a loop, where a call is nothing beside it
+MANY_VALUES = 24  # of a nest in the body of a loop, where a call is nothing beside it
 MOST_INLINED = 700  # values of all nests in the body of a loop: LLVM's time for one function grows faster than they do
 MOST_DIVIDED = 64  # kinds of nests, and calls, that a kernel divides: it takes as much code as they do
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
@@ -75,7 +75,7 @@ class LoopFrame(Frame):
     buffers: BufferTable | None = field(default=None, kw_only=True)  # where the kernel's table is at hand
     nests: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)
     written: dict[Any, tuple[ir.Function, list[int], bool]] = field(default_factory=dict, kw_only=True)
-    repeated: Collection[tuple] = field(default=(), kw_only=True)  # keys of scalar statements that come again
+    repeated: Collection[tuple] = field(default=(), kw_only=True)  # keys of what comes more than once
     table: KernelTable | None = field(default=None, kw_only=True)  # in the kernel's entry, where work is divided
     has_gil: bool = field(default=False, kw_only=True)  # whether the GIL is held where the items run
     chunks: dict[str, ir.Function] = field(default_factory=dict, kw_only=True)  # functions of one chunk
@@ -86,7 +86,7 @@ class LoopFrame(Frame):
         plan = loop.plan
         return replace(
             self, program=plan.program, schedule=plan.schedule, plans=plan.nested, pointer=loop.pointer,
-            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, buffers=None, table=None, repeated=(),
+            sizes=loop.sizes, consts=loop.consts, numbers=loop.numbers, buffers=None, table=None,
         )  # fmt: skip
 
     def share(self, other: LoopFrame) -> None:
@@ -94,29 +94,23 @@ class LoopFrame(Frame):
         self.nests, self.written, self.repeated = other.nests, other.written, other.repeated
         self.chunks, self.divided = other.chunks, other.divided
 
-    def look_ahead(self, items: Sequence[Any], least: int = 0) -> None:
-        """Learn which of the *items* (as ``grouped`` gives them) come more than once: scalar statements, or where there
-        is a *least* number of values, nests of so many."""
-        if least:
-            bodies = [[item] for item in items if isinstance(item, Loop) and self._values(item) >= least]
-        else:
-            bodies = [item for item in items if isinstance(item, list) and self._may_be_shared(item)]
-        keys = [Likeness(self.program, self.schedule, body).key for body in bodies] if len(bodies) > 1 else []
-        self.repeated = {key for key, times in Counter(keys).items() if times > 1}
+    def look_ahead(self, items: Sequence[Any]) -> None:
+        """Learn what comes more than once in the kernel: scalar statements among its *items* (as ``grouped`` gives
+        them), and nests of many values in the bodies of loops."""
+        rows = [item for item in items if isinstance(item, list) and self._may_be_shared(item)]
+        found = [Likeness(self.program, self.schedule, row) for row in rows]
+        times = Counter(like.key for like in [*found, *nests_in(self.plans)])
+        self.repeated = {key for key, count in times.items() if count > 1}
 
-    def _values(self, *items: Loop | Statement) -> int:
-        """The number of values that *items* evaluate or read."""
-        found = [self.schedule.reads[s.out] for item in items for s in statements_of(item)]
-        return sum(len(reads.inlined) + len(reads.stored) for reads in found)
-
-    def _may_be_shared(self, row: Sequence[Loop | Statement]) -> bool:
-        """Whether statements in a *row* are so few that a function of them has few arguments (a heuristic)."""
-        return self._values(*row) <= MOST_ALIKE
+    def _may_be_shared(self, body: Sequence[Loop | Statement]) -> bool:
+        """Whether nests, or statements beside loops that are so few that a function of them has few arguments, may be
+        one function for several places (a heuristic)."""
+        return isinstance(body[0], Loop) or (self.buffers is not None and values_of(self.schedule, body) <= MOST_ALIKE)
 
     def nest(self, body: Sequence[Loop | Statement], name: str, inline: bool) -> None:
         """A loop nest, or scalar statements, as a function that is called here."""
         always = isinstance(body[0], Loop) and not inline
-        if always or (self.repeated and (isinstance(body[0], Loop) or self._may_be_shared(body))):
+        if always or (self.repeated and self._may_be_shared(body)):
             like = Likeness(self.program, self.schedule, body)
             if always or like.key in self.repeated:
                 self._call(self._like(like, lambda: self._nest(body, name)))
@@ -282,6 +276,21 @@ def emit_items(frame: LoopFrame, items: Sequence[Any], name: str, *, inline: boo
             frame.call(item.op, name)
 
 
+def values_of(schedule: Schedule, items: Iterable[Loop | Statement]) -> int:
+    """The number of values that *items* evaluate or read."""
+    found = [schedule.reads[s.out] for item in items for s in statements_of(item)]
+    return sum(len(reads.inlined) + len(reads.stored) for reads in found)
+
+
+def nests_in(plans: Mapping[CanonicalOp, LoopPlan]) -> Iterator[Likeness]:
+    """The nests of many values in the bodies of loops."""
+    for plan in plans.values():
+        for item in plan.schedule.body:
+            if isinstance(item, Loop) and values_of(plan.schedule, [item]) >= MANY_VALUES:
+                yield Likeness(plan.program, plan.schedule, [item])
+        yield from nests_in(plan.nested)
+
+
 def is_map(plan: LoopPlan) -> bool:
     """Whether the steps of a loop have nothing to do with each other."""
     params = plan.op.params
@@ -356,9 +365,8 @@ class LoopEmitter(LoopValues):
             self.pointers[outs[k]] = self.row(self.result(k), outs[k], row)
         inner = self.frame.inside(self)
         items, functions = self.plan.schedule.body, self.plan.schedule.functions
-        inner.look_ahead(grouped(items, functions), MANY_VALUES)
         nests = [item for item in items if isinstance(item, Loop)]
-        inline = inner._values(*nests) <= MOST_INLINED
+        inline = values_of(self.plan.schedule, nests) <= MOST_INLINED
         if params["stops"]:
             asked = _position(self.plan.schedule, outs[0]) + 1
             emit_items(inner, grouped(items[:asked], functions), self.name, inline=inline)

@@ -222,6 +222,9 @@ class _Making:
         if node.prim.name in ("pad", "update"):
             placed = node.inputs[0 if node.prim.name == "pad" else 1].aval.shape
             params["edge"] = is_edge_pad(placed, node.out.aval.shape)
+        elif node.prim.name == "concat":
+            parts = [(x.aval.size, is_edge_pad(x.aval.shape, node.out.aval.shape)) for x in node.inputs]
+            params["edge"] = tuple([k for k, (n, most) in enumerate(parts) if most and 2 * n > node.out.aval.size])
         shown = tuple([str(v) if isinstance(v, np.dtype) else v for v in params.values()])
         made = [(s.dtype.char, s.dims) for s in outs]
         self.tokens.append((node.prim.name, tuple(map(_token, ins)), shown, *made))

@@ -96,7 +96,8 @@ def _concat(op: CanonicalOp, at: Indices) -> list[Alternative]:
     result = []
     for number, x in enumerate(op.ins):
         last = number == len(op.ins) - 1
-        conditions = (("in", position, x.dims[axis]),) if len(op.ins) > 1 else ()
+        kind = "edge" if number in op.params["edge"] else "in"
+        conditions = ((kind, position, x.dims[axis]),) if len(op.ins) > 1 else ()
         result.append(Alternative(conditions, x, (*at[:axis], position, *at[axis + 1 :]), remains=last))
         position = add(position, term(("s", x.dims[axis])), -1)
     return result

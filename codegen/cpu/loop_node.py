@@ -14,6 +14,7 @@ own.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ from ..schedule.buffers import counted, elements, filled, rows_from
 from ..schedule.division import Division, division_of, work_of
 from ..schedule.functions import grouped
 from ..schedule.likeness import Likeness
-from ..schedule.loop_tree import LibraryCall, Loop, Schedule, Statement, statements_of
+from ..schedule.loop_tree import LibraryCall, Loop, Schedule, Statement, loops_of, statements_of
 from .buffer_table import BufferTable, row_function
 from .divided import DividedNest, DividedPart, KernelTable, Own, once_in_a_chunk
 from .expressions import NumberArguments, SharedArguments, given
@@ -47,7 +48,7 @@ STEP_WORK = 50  # flops, about, of a step beside its loop nests
 POLLED_SCALAR, POLLED_NESTS = 4096, 64  # steps after which signals are looked after: scalar ones, and others
 MANY_ITEMS = 32  # of a kernel, whose entry would be long if they were all inlined
 MOST_ALIKE = 256  # values in statements that are written once for several places: each may be an argument
-MANY_VALUES = 24  # of a nest in the body of a loop, where a call is nothing beside it
+MANY_VALUES, MANY_ELEMENTS = 24, 16  # of a nest in the body of a loop, where a call is nothing beside it
 MOST_INLINED = 700  # values of all nests in the body of a loop: LLVM's time for one function grows faster than they do
 MOST_DIVIDED = 64  # kinds of nests, and calls, that a kernel divides: it takes as much code as they do
 NESTED_STEPS = 16  # of a loop in it, whose number may be decided by data
@@ -96,7 +97,7 @@ class LoopFrame(Frame):
 
     def look_ahead(self, items: Sequence[Any]) -> None:
         """Learn what comes more than once in the kernel: scalar statements among its *items* (as ``grouped`` gives
-        them), and nests of many values in the bodies of loops."""
+        them), and nests in the bodies of loops."""
         rows = [item for item in items if isinstance(item, list) and self._may_be_shared(item)]
         found = [Likeness(self.program, self.schedule, row) for row in rows]
         times = Counter(like.key for like in [*found, *nests_in(self.plans)])
@@ -282,11 +283,18 @@ def values_of(schedule: Schedule, items: Iterable[Loop | Statement]) -> int:
     return sum(len(reads.inlined) + len(reads.stored) for reads in found)
 
 
+def is_much(plan: LoopPlan, nest: Loop) -> bool:
+    """Whether a call of a function is nothing beside *nest* in the body of the loop of *plan* (a heuristic)."""
+    values = values_of(plan.schedule, [nest])
+    turns = [plan.program.static.get(loop.dim, MANY_ELEMENTS) for loop in (nest, *loops_of(nest))]
+    return values >= MANY_VALUES and values * math.prod(turns) >= MANY_VALUES * MANY_ELEMENTS
+
+
 def nests_in(plans: Mapping[CanonicalOp, LoopPlan]) -> Iterator[Likeness]:
-    """The nests of many values in the bodies of loops."""
+    """The nests in the bodies of loops that may be functions."""
     for plan in plans.values():
         for item in plan.schedule.body:
-            if isinstance(item, Loop) and values_of(plan.schedule, [item]) >= MANY_VALUES:
+            if isinstance(item, Loop) and is_much(plan, item):
                 yield Likeness(plan.program, plan.schedule, [item])
         yield from nests_in(plan.nested)
 

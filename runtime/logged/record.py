@@ -329,6 +329,7 @@ class _CallRun:
             self.reads.arrays = (np.ndarray, require_cuda("a call on the device").modules.xp.ndarray)
         recorder.from_outside = self.reads.met
         self.run = LoggedRun(self.reads, recorder)
+        recorder.items_of = self.run.iterable
         objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
         self.reads.begin(logged.fn, call.objects, tuple([self.names[k] for k in objects]))
         for k in objects:

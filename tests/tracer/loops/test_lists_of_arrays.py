@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from with_source import code_of
 
 from tracegrad import compile_grad
 
@@ -203,3 +204,35 @@ def test_an_array_of_a_list_is_one_object(f):
             np.testing.assert_allclose(value, f(x), rtol=1e-12)
         slope = (f(x + 1e-6 * move) - f(x - 1e-6 * move)) / 2e-6
         np.testing.assert_allclose(gradient @ move, slope, rtol=1e-6)
+
+
+def layers():
+    return [(np.eye(3) * (0.4 + 0.02 * k), np.linspace(0.1, 0.1 * k, 3)) for k in range(20)]
+
+
+TUPLES = {
+    "gone over": "for W, b in LAYERS:\n    h = np.tanh(W @ h + b)",
+    "with others": "for k, (W, b) in enumerate(LAYERS):\n    h = np.tanh(W @ h + b * k)",
+    "two lists": "for (W, _), (_, b) in zip(LAYERS, reversed(LAYERS)):\n    h = np.tanh(W @ h + b)",
+    "at places": "for k in range(20):\n    W, b = LAYERS[k * 7 % 20]\n    h = np.tanh(W @ h + b)",
+    "items of a dict": "for k, (W, b) in TABLE.items():\n    h = np.tanh(W @ h + b * k)",
+    "within": "for (W, b), c in NESTED:\n    h = np.tanh(W @ h + b * c)",
+}
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("name", TUPLES)
+def test_arrays_in_tuples_outside_are_read_in_each_call(name, inner):
+    body = TUPLES[name].split("\n")
+    body[1:1] = ["    for _ in [1]: n = 0"] if inner else []  # a loop within, for which a loop node is made of few
+    text = "def f(x):\n    h = x * 0.5\n" + "".join(f"    {line}\n" for line in body) + "    return np.sum(h * x)\n"
+    world = {"np": np, "LAYERS": layers()}
+    world["TABLE"] = dict(enumerate(world["LAYERS"]))
+    world["NESTED"] = [(pair, 0.1 * k) for k, pair in world["TABLE"].items()]
+    exec(code_of(text, "layers"), world)
+    compiled = compile_grad(world["f"])
+    for k in range(3):
+        np.testing.assert_allclose(compiled.value_and_grad(X[:3].copy())[0], world["f"](X[:3]), rtol=1e-12)
+        world["LAYERS"][3 + k][0][0, 1] = 0.9
+        world["LAYERS"][5 * k][1][:] = -0.3
+    assert not compiled.stats.live

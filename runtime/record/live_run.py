@@ -224,11 +224,16 @@ class LiveRun:
         owner = f.__self__
         if type(owner) is ContextVar:
             self.written.add(owner)
-        if type(owner) not in _CONTAINERS or f.__name__ == "sort":
+        if type(owner) not in _CONTAINERS:
             return None
         if args or kwargs:
             self.written.container(owner)
+        if type(owner) is list and f.__name__ == "sort" and not args:
+            return partial(self._sort, owner, kwargs)
         return partial(f, *args, **kwargs)
+
+    def _sort(self, items: list[Any], how: dict[str, Any]) -> None:
+        items[:] = self.call(sorted, items, **how)
 
     def _asking(self, f: Any, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same of a builtin that asks what a value is; None where Python's own does."""
@@ -422,7 +427,7 @@ def _calls(f: Any) -> str:
         return "" if module in _KEEPING else module
     if issubclass(type(f), type) and f not in _CLASSES_THAT_CALL:
         return ""
-    if type(f) is types.BuiltinFunctionType and id(f) not in _CALLING and f.__name__ != "sort":
+    if type(f) is types.BuiltinFunctionType and id(f) not in _CALLING:
         return ""
     return str(getattr(f, "__module__", None) or "builtins")
 

@@ -187,11 +187,64 @@ def plain_array_changed_after(x):
     return s + total(b) * x[0]
 
 
+def part_of_a_row_written_after(x):
+    a = arrays(x)
+    for r in a:
+        w = r[1:]
+    w += x[3]
+    return np.sum(w) * x[0] + total(a)
+
+
+def part_of_a_plain_row_written_after(x):
+    a = [np.ones(3) * k for k in range(25)]
+    for r in a:
+        w = r[1:]
+    w += x[0]
+    return total(a) + a[-1][1]
+
+
+def parts_of_pairs(x):
+    a = arrays(x)
+    for q, r in zip(a[:-1], a[1:], strict=True):
+        v, w = q[:2], r[1:]
+    w += x[0]
+    v *= 2.0
+    return np.sum(w) * x[1] + total(a)
+
+
+def part_of_the_row_before(x):
+    a, q = arrays(x), np.tanh(x[:3])
+    for r in a:
+        w = q[1:]
+        q = r
+    w += x[0]
+    return np.sum(w) + total(a) + q[1]
+
+
+def part_of_a_row_at_a_place(x):
+    a = arrays(x)
+    for k in range(25):
+        w = a[k * 7 % 25][1:]
+    w += x[0]
+    return np.sum(w) + total(a)
+
+
+def part_where_data_ends(x):
+    a = arrays(x)
+    for r in a:
+        w = r[1:]
+        if w[0] > 3.0:
+            break
+    w += x[0]
+    return np.sum(w) + total(a)
+
+
 EVERY = (
     written_by_name, written_by_index, plain_arrays_written, written_in_pairs, written_from_the_end, values_of_a_dict,
     name_written_after, array_written_after, carried_name, two_back, carried_name_written, appended,
     appended_in_another_order, appended_in_turn, left_where_data_decides, other_name_in_the_loop, within_another_loop,
-    first_iteration_apart, plain_array_changed_after,
+    first_iteration_apart, plain_array_changed_after, part_of_a_row_written_after, part_of_a_plain_row_written_after,
+    parts_of_pairs, part_of_the_row_before, part_of_a_row_at_a_place, part_where_data_ends,
 )  # fmt: skip
 
 

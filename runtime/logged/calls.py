@@ -17,7 +17,7 @@ from ...tracer.control.jitted import python_of
 from ...tracer.convert.copies import Copy, convert
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.numpy_api.python_builtins import operator_of
+from ...tracer.numpy_api.python_builtins import of_class, operator_of
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS, MadeArray, fresh
 from ...tracer.record.recorder import Recorder
@@ -269,6 +269,8 @@ class Calls(KeptResults):
             return method_of_items(self, args[0], items, f.__name__, args[1:], kwargs)
         if isinstance(f, _OF_CLASSES) and args and type(args[0]) is f.__objclass__ and type(args[0]) in _BUILTIN:
             return self.call_method(args[0], f.__name__, *args[1:], **kwargs)  # as if it were bound
+        if args and (bound := of_class(f, args[0])) is not None:
+            return self.handing(bound, args[1:], kwargs, False)
         check_pure(f, self.reads.trust, self.reads.depends)
         if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             foreign = self.reads.node_of(args[0]) is not None

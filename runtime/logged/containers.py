@@ -42,7 +42,7 @@ NO_KEY = object()  # which no container has
 _TRACED_KEYS = frozenset((TracedInt, TracedArray))
 # methods that look a key up, that compare what they get with some of what there is, or all, and that iterate over it
 _BY_KEY = frozenset("add discard remove get pop setdefault".split())
-_COMPARES_ALL = frozenset(("sort", "index", "count", "remove"))
+_COMPARES_ALL = frozenset(("index", "count", "remove"))
 _COMPARES = _COMPARES_ALL | {"__contains__", "__eq__", "get", "pop", "setdefault"}
 _ITERATES = frozenset(("extend", "update", "union", "difference", "intersection"))
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
@@ -443,6 +443,9 @@ class Containers(OwnClasses):
                 self.check_key(x)
         if kind is set and name == "pop":
             self.in_order(obj)
+        if name == "sort" and kind is list and not args:
+            obj[:] = self.call(sorted, obj, **kwargs)
+            return None
         if name in _COMPARES:
             args, kwargs = self._compared(obj, kind, name, args, kwargs)
         elif name in _ITERATES:
@@ -455,10 +458,9 @@ class Containers(OwnClasses):
 
     def _compared(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The arguments of a method that compares them with what is in *obj*, as code in C may have them."""
-        callbacks = name == "sort"
         others = args[1:] if kind not in (list, deque) else ()  # which are only given back
-        args = [*[self.handed(x, callbacks) for x in args[: len(args) - len(others)]], *others]
-        kwargs = {k: self.handed(x, callbacks) for k, x in kwargs.items()}
+        args = [*[self.handed(x, False) for x in args[: len(args) - len(others)]], *others]
+        kwargs = {k: self.handed(x, False) for k, x in kwargs.items()}
         if name in _COMPARES_ALL:
             self.handed(obj, False)
         return args, kwargs

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ...tracer.control.jitted import python_of
 from ...tracer.convert.copies import remade
+from ...tracer.numpy_api.python_builtins import takes_traced
 from ...tracer.record.recorder import Recorder
 from ...tracer.rules.host_code import HostCode
 from ..state.pins import MISSING
@@ -64,9 +65,11 @@ class HandedFunctions(Writing):
             found = functools.partial(self._method, value)
         elif is_wrapper(value):
             found = functools.partial(self.rewrapped, value)
+        elif takes_traced(value):
+            found = functools.partial(functools.partial, self.call, value)
         elif not isinstance(value, type) and (source := python_of(value)) is not None:
             found = functools.partial(self._jitted, value, source)
-        if found is not NotImplemented and not callbacks:
+        if found is not NotImplemented and not callbacks and not takes_traced(value):
             raise self.refuse("a function that is handed to a library")
         return found if found is NotImplemented else found()
 

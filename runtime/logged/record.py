@@ -40,7 +40,7 @@ from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.constants import call_method
 from ...tracer.record.float_errors import UNWATCHED
 from ...tracer.record.integers import ITEMS, Integers
-from ...tracer.record.made_arrays import NOW_PLAIN
+from ...tracer.record.made_arrays import NOW_PLAIN, check_parts
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.recorder_parts import Taught
 from ...tracer.record.retry import MAX_RUNS, Options, Retry, chosen_anew
@@ -329,6 +329,7 @@ class _CallRun:
             self.reads.arrays = (np.ndarray, require_cuda("a call on the device").modules.xp.ndarray)
         recorder.from_outside = self.reads.met
         self.run = LoggedRun(self.reads, recorder)
+        recorder.items_of = self.run.iterable
         objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
         self.reads.begin(logged.fn, call.objects, tuple([self.names[k] for k in objects]))
         for k in objects:
@@ -375,6 +376,7 @@ class _CallRun:
     def _settled(self, out: Any) -> Any:
         recorder = self.recorder
         check_plain_rows(recorder)
+        check_parts(recorder)
         out = all_unmarked(recorder, out)
         out = decided(out, bool(self.wrt)) if recorder.chosen.undecided or recorder.chosen.defers else out
         recorder.settle_premise()

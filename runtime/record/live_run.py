@@ -26,7 +26,7 @@ from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.own_attributes import in_class
 from ...tracer.ir.site import FOR_THE_USER
-from ...tracer.numpy_api.python_builtins import operator_of, plain_like
+from ...tracer.numpy_api.python_builtins import of_class, operator_of, plain_like, takes_traced
 from ...tracer.record.array import is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
 from ...tracer.record.shown_names import METHODS_OF, is_for_lists, own_answer, shown
@@ -224,11 +224,16 @@ class LiveRun:
         owner = f.__self__
         if type(owner) is ContextVar:
             self.written.add(owner)
-        if type(owner) not in _CONTAINERS or f.__name__ == "sort":
+        if type(owner) not in _CONTAINERS:
             return None
         if args or kwargs:
             self.written.container(owner)
+        if type(owner) is list and f.__name__ == "sort" and not args:
+            return partial(self._sort, owner, kwargs)
         return partial(f, *args, **kwargs)
+
+    def _sort(self, items: list[Any], how: dict[str, Any]) -> None:
+        items[:] = self.call(sorted, items, **how)
 
     def _asking(self, f: Any, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same of a builtin that asks what a value is; None where Python's own does."""
@@ -309,6 +314,8 @@ class LiveRun:
             return getattr(ours, name)  # np.add.at
         if (by_operator := operator_of(owner, name, args)) is not None:
             return partial(by_operator, owner)
+        if args and (bound := of_class(f, args[0])) is not None:
+            return lambda _, *args, **kwargs: bound(*args, **kwargs)
         of = getattr(f, "__objclass__", None) or (owner if isinstance(owner, type) else None)
         if of is np.ndarray and name in PLAIN_METHODS and args and type(args[0]) is np.ndarray and is_traced(args[1:]):
             return PLAIN_METHODS[name]
@@ -377,7 +384,8 @@ class LiveRun:
             return partial(self.call, value)
         if kind in _C_FUNCTIONS and calls in _OF_CALLABLES:
             owner = getattr(value, "__self__", None)
-            if (type(owner) is np.ndarray and value.__name__ in PLAIN_METHODS) or type(owner) in (float, complex):
+            of_arrays = type(owner) is np.ndarray and value.__name__ in PLAIN_METHODS
+            if of_arrays or type(owner) in (float, complex) or takes_traced(value):
                 return lambda *args, **kwargs: self.call(value, *args, **kwargs)
             if (known := own_answer(value)) is not None:
                 self.stands_for[id(known)] = value
@@ -419,7 +427,7 @@ def _calls(f: Any) -> str:
         return "" if module in _KEEPING else module
     if issubclass(type(f), type) and f not in _CLASSES_THAT_CALL:
         return ""
-    if type(f) is types.BuiltinFunctionType and id(f) not in _CALLING and f.__name__ != "sort":
+    if type(f) is types.BuiltinFunctionType and id(f) not in _CALLING:
         return ""
     return str(getattr(f, "__module__", None) or "builtins")
 

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from ...tracer.convert.source import parts_of
-from ...tracer.convert.uses import uses, written_results
+from ...tracer.convert.uses import uses, written_elsewhere
 from ...tracer.ir.own_attributes import dict_of, in_class
 from ..state.trust import Trust
 from ..state.values import is_empty, is_leaf
@@ -43,8 +43,8 @@ class Reached:
 
     @cached_property
     def names_written(self) -> frozenset[str]:
-        """The names of what this code writes into: ``z[i] = ...``; of functions that return it, too."""
-        return frozenset(name for code in self._code() for name in uses(code).written | written_results(code))
+        """The names of what this code writes into: ``z[i] = ...``; and of the functions and arguments that it is of."""
+        return frozenset(name for code in self._code() for name in uses(code).written | written_elsewhere(code))
 
     @cached_property
     def asks_identity(self) -> bool:

@@ -36,7 +36,7 @@ from ...tracer.ops.complex import complex_of
 from ...tracer.record.array import STAND_INS, WIDE, TracedArray
 from ...tracer.record.float_errors import UNWATCHED, quiet_settings
 from ...tracer.record.integers import Integers, TracedInt, by_value
-from ...tracer.record.made_arrays import take_back_guesses
+from ...tracer.record.made_arrays import check_parts, take_back_guesses
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import Retry, chosen_anew
 from ...tracer.record.undecided import Undecided
@@ -153,6 +153,7 @@ def _record(
         refused = unrecordable.last()
         if refused is not None:  # caught by the function, which has not computed what NumPy would have
             raise refused
+        check_parts(recorder)
         recorder.settle_premise()
         refuse_numbers_of_text(recorder, out)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations

@@ -20,6 +20,12 @@ End = tuple[int | None, int | None]  # line and column where the text of an expr
 
 # NumPy's functions that write into their first argument; ufunc.at
 _WRITERS = frozenset(("at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"))
+# what gives the array that it is given, or shows it, or goes over it
+_PASSES_ON = frozenset((
+    "asarray", "atleast_1d", "atleast_2d", "diagonal", "enumerate", "get", "items", "iter", "list", "ravel", "reshape",
+    "reversed", "squeeze", "swapaxes", "transpose", "tuple", "values", "view", "zip",
+))  # fmt: skip
+_HOLDS = frozenset(("append", "appendleft", "extend", "insert", "setdefault"))
 APPEND, UPDATE, ADD, ITEM, OF_ITEM = "append", "update", "add", "item", "of an item"  # x[k].append(v)
 READ = "read"
 _GROWS = {"append": APPEND, "extend": APPEND, "update": UPDATE, "add": ADD}
@@ -31,6 +37,8 @@ class Uses:
 
     ``written``: names of what is written into: ``z[i] = ...``, ``self.z += ...``, ``np.put(z, ...)``.
     ``stored``: (the name that gets it, where the expression ends, the name of the function that it calls)
+    ``flows``: (a name, a name whose array it may get, or show): ``w = z``, ``for row in z``, ``w = z[1:]``
+    ``passed``: (the argument of a function (``argument_of``), a name whose array it gets)
     ``returned``: where the expressions end that are returned.
     ``ranges``: the variables that ``range`` gets as they are, with the line.
     ``of``: for each variable how it is used: in ways that only add to it, or ``READ``.
@@ -38,6 +46,8 @@ class Uses:
 
     written: Set[str] = frozenset()
     stored: list[tuple[str, End, str]] = field(default_factory=list)
+    flows: list[tuple[str, str]] = field(default_factory=list)
+    passed: list[tuple[str, str]] = field(default_factory=list)
     returned: list[End] = field(default_factory=list)
     ranges: dict[str, int] = field(default_factory=dict)
     of: dict[str, set[str]] = field(default_factory=dict)
@@ -65,22 +75,31 @@ def uses(code: CodeType) -> Uses:
             _note_call(result, written, node)
         elif isinstance(node, ast.Return) and node.value is not None:
             result.returned += _ends(node.value)
-    for name, value in reversed([*_aliases(nodes)]):  # w = z; w[0] = ...
-        if name in written:
-            written.add(value)
-    result.written = written
+    result.written = _with_sources(result, written)
     result.of = _uses_of(nodes)
     loads = [n for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     result.called = {n.id for n in loads} - {n.id for n in loads if id(n) not in called}
     return result
 
 
-def assigned(code: CodeType, elsewhere: Set[str] = frozenset()) -> Set[End]:
+@lru_cache(maxsize=1024)
+def assigned(code: CodeType, elsewhere: frozenset[str] = frozenset()) -> Set[End]:
     """The ends of the expressions whose values get a name under which *code* writes.  *elsewhere*: names of attributes
     and of results of functions (``result_of``) into which other code writes."""
     known = uses(code)
-    ends = {end for name, end, _ in known.stored if name in known.written or name in elsewhere}
+    passed = {name for argument, name in known.passed if argument in elsewhere}
+    written = _with_sources(known, known.written | elsewhere | passed)
+    ends = {end for name, end, _ in known.stored if name in written}
     return ends.union(known.returned) if result_of(code.co_name) in elsewhere else ends
+
+
+def _with_sources(known: Uses, written: Set[str]) -> Set[str]:
+    """The names *written* and those of arrays that are written into under them."""
+    found, before = set(written), -1
+    while len(found) > before:
+        before = len(found)
+        found.update([value for name, value in known.flows if name in found])
+    return found
 
 
 def result_of(name: str) -> str:
@@ -88,10 +107,20 @@ def result_of(name: str) -> str:
     return f"{name}()"
 
 
-def written_results(code: CodeType) -> Set[str]:
-    """The names of functions whose results *code* writes into (``result_of``): ``u = f(n)``, then ``u[0] = ...``."""
+def argument_of(name: str, place: int | str | None) -> str:
+    """The name of an argument of functions of this *name*, by its position or keyword."""
+    return f"{name}({place})"
+
+
+def written_elsewhere(code: CodeType) -> Set[str]:
+    """The names of functions whose results *code* writes into (``result_of``): ``u = f(n)``, then ``u[0] = ...``; and
+    of its own arguments into which it does (``argument_of``)."""
     known = uses(code)
-    return {result_of(function) for name, _, function in known.stored if function and name in known.written}
+    found = {result_of(function) for name, _, function in known.stored if function and name in known.written}
+    for k, name in enumerate(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]):
+        if name in known.written:
+            found |= {argument_of(code.co_name, k), argument_of(code.co_name, name)}
+    return found
 
 
 def _own_nodes(node: ast.AST) -> Iterator[Any]:
@@ -112,51 +141,81 @@ def _name(node: Any) -> str:
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
+def _names(node: Any) -> list[str]:
+    """The names of what *node* may be, be in or be a part of: of ``self.z[k]`` both."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return [_name(node), *(_names(node.value) if isinstance(node, ast.Attribute) else ())]
+    if isinstance(node, ast.Call):
+        if _name(node.func) not in _PASSES_ON:
+            return []
+        of = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return [name for part in (*of, *node.args) for name in _names(part)]
+    if isinstance(node, ast.Subscript | ast.Starred | ast.NamedExpr):
+        return _names(node.value)
+    return [name for part in _elements(node) for name in _names(part)]
+
+
+def _elements(node: Any) -> list[Any]:
+    """The expressions one of which *node* is, or all of which are in it."""
+    if isinstance(node, ast.IfExp):
+        return [node.body, node.orelse]
+    return node.values if isinstance(node, ast.Dict) else getattr(node, "elts", [])  # type: ignore[no-any-return]
+
+
 def _ends(node: Any) -> list[End]:
+    """Where *node* ends, and where what it may be, or be made of, does."""
     if isinstance(node, ast.IfExp):
         return _ends(node.body) + _ends(node.orelse)
-    return [(node.end_lineno, node.end_col_offset)]
+    parts = [*node.args, *[x.value for x in node.keywords]] if isinstance(node, ast.Call) else _elements(node)
+    return [(x.end_lineno, x.end_col_offset) for x in (node, *parts)]
 
 
 def _note_store(result: Uses, written: set[str], node: Any) -> None:
     """Note what *node* stores, if it is an assignment or stands for an item that gets a value."""
     if isinstance(node, ast.Assign):
         for target in node.targets:
-            result.stored += _pairs(target, node.value)
+            _note_pairs(result, target, node.value)
     elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and node.value is not None:
-        result.stored += _pairs(node.target, node.value)
+        _note_pairs(result, node.target, node.value)
+    elif isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):
+        _note_pairs(result, node.target, node.iter)
     elif isinstance(node, ast.AugAssign):
-        written.add(_name(node.target))
+        written.update(_names(node.target))
         result.stored += [(_name(node.target), end, "") for end in _ends(node)]
     elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-        written.add(_name(node.value))
-    written.discard("")
+        written.update(_names(node.value))
 
 
-def _pairs(target: Any, value: Any) -> Iterator[tuple[str, End, str]]:
-    """The entries of ``Uses.stored`` for an assignment; of ``u, v = f(), g()`` one for each."""
+def _note_pairs(result: Uses, target: Any, value: Any) -> None:
+    """Note the entries of ``Uses.stored`` for an assignment; of ``u, v = f(), g()`` one for each."""
     if isinstance(target, ast.Tuple | ast.List):
         several = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
         for part, its in zip(target.elts, value.elts if several else [value] * len(target.elts), strict=True):
-            yield from _pairs(part, its)
-    elif name := _name(target):
-        for end in _ends(value):
-            yield name, end, _name(value.func) if isinstance(value, ast.Call) else ""
+            _note_pairs(result, part, its)
+        return
+    function = _name(value.func) if isinstance(value, ast.Call) else ""
+    for name in _names(target):
+        result.stored += [(name, end, function) for end in _ends(value)]
+        result.flows += [(name, source) for source in _names(value)]
 
 
 def _note_call(result: Uses, written: set[str], call: ast.Call) -> None:
-    if _name(call.func) in _WRITERS and call.args:
-        written.add(_name(call.args[0]))
-        written.discard("")
+    function, method = _name(call.func), isinstance(call.func, ast.Attribute)
+    if function in _WRITERS and call.args:
+        written.update(_names(call.args[0]))
+    if isinstance(call.func, ast.Attribute) and function in ("fill", "itemset", "put", "sort"):
+        written.update(_names(call.func.value))
+    if isinstance(call.func, ast.Attribute) and function in _HOLDS:
+        for x in call.args:
+            _note_pairs(result, call.func.value, x)
+    for place, x in [*enumerate(call.args), *[(x.arg, x.value) for x in call.keywords]]:
+        if place == "out":
+            written.update(_names(x))
+        places = {place, place + 1} if method and isinstance(place, int) else {place}
+        result.passed += [(argument_of(function, k), name) for k in places for name in _names(x)]
+        result.stored += [(argument_of(function, k), end, "") for k in places for end in _ends(x)]
     if isinstance(call.func, ast.Name) and call.func.id == "range":
         result.ranges.update({x.id: x.lineno for x in call.args if isinstance(x, ast.Name)})
-
-
-def _aliases(nodes: list[Any]) -> Iterator[tuple[str, str]]:
-    """(name, the name whose value it gets)."""
-    for node in nodes:
-        if isinstance(node, ast.Assign) and (value := _name(node.value)):
-            yield from [(name, value) for target in node.targets if (name := _name(target))]
 
 
 def _uses_of(nodes: list[Any]) -> dict[str, set[str]]:

@@ -15,7 +15,7 @@ from ..record.array import A_PART, STAND_INS, TracedArray
 from ..record.buffers import moved, positions_of
 from ..record.made_arrays import OfPlain
 from .identities import Identities
-from .list_rows import freeze
+from .list_rows import OfLoop, freeze
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
@@ -101,7 +101,7 @@ class After:
             if type(end) is TracedArray and hasattr(end._storage.owner, "refuse"):
                 found._storage.owner = end._storage.owner
             elif type(end) is TracedArray and kind.shape and (taken or part or self.of.is_old(end._storage)):
-                found._storage.owner = A_PART
+                found._storage.owner = OfLoop(self.of.loop)
             for history in self.of.marked.histories.values():
                 history.is_held |= id(end) in history.rows
             if id(end) in self.of.marked.rows:
@@ -131,6 +131,8 @@ class After:
             befores = [atom_of(x) for x in given or [self.of.before[name]]]
             if self._stays_a_part(name, leaves):
                 return self._part_of_another(name)
+        if name not in self.of.loop.unread and any(map(self._is_part_of_any, leaves)):
+            return self._part_of_another(name)
         made = [
             self._last_leaf(leaf, atom, before)
             if atom is not None and self.parts.depends(atom)
@@ -166,7 +168,7 @@ class After:
     def _stays_a_part(self, name: Any, leaves: Sequence[Any]) -> bool:
         """Whether *name* may be a view, after the loop, of an array that may be written then."""
         parts = [x for x in leaves if self._is_part(x)] if name not in self.of.loop.unread else []
-        return any(type(x._storage.owner) is not str for x in parts)
+        return any(not isinstance(x._storage.owner, str) or type(x._storage.owner) is OfPlain for x in parts)
 
     def _part_of_another(self, name: Any) -> Reason:
         return Refusal.LOOP_SEEN(what=f"{name} may be a part of another array after it", site=self.of.marked.site)
@@ -179,23 +181,61 @@ class After:
     def _view_after(self, leaf: TracedArray) -> Callable[[LoopResults], Any] | None:
         """A function that gives the view that *leaf* is in the last iteration, of an array that was there before; None
         where it is none."""
-        storage = leaf._storage
+        storage, owner = leaf._storage, leaf._storage.owner
         if not self._is_part(leaf):
             return None
-        steps = [(step, before, [*map(self._position_after, positions_of(step))]) for step, before in leaf._steps]
-        if isinstance(storage.owner, OfPlain):
-            plain = storage.owner.view([(step, shape, ends) for step, shape, ends in steps])
-            return None if plain is None else lambda _: plain
+        stands = self._stand_ins_of(leaf)
+        whole = self._whole_after(stands[0]) if stands else None
+        if stands and isinstance(plain := self._from_before(stands[0]), np.ndarray):
+            owner = OfPlain(plain)
+        steps = [
+            (step, before, [*map(self._position_after, positions_of(step))])
+            for step, before in leaf._steps[len(stands[0]._steps) if stands else 0 :]
+        ]
+        if isinstance(owner, OfPlain):
+            view = owner.view([(step, shape, ends) for step, shape, ends in steps])
+            return None if view is None else lambda _: view
 
         def make(results: LoopResults) -> TracedArray:
+            of = None if whole is None else whole(results)
             found = TracedArray.__new__(TracedArray)
-            found._storage, found._uncertain = storage, leaf._uncertain
-            found._steps = tuple([
+            found._storage, found._uncertain = storage if of is None else of._storage, leaf._uncertain
+            parts = [
                 (moved(step, [results.last[x] if type(x) is int else x for x in ends], shape), shape)
                 for step, shape, ends in steps
-            ])  # fmt: skip
+            ]
+            found._steps = (*(() if of is None else of._steps), *parts)
             found._atom, found._version, found._recorder = Var(leaf.aval), -1, self.of.recorder
             return found
+
+        return make
+
+    def _stand_ins_of(self, leaf: Any) -> list[TracedArray]:
+        """The arrays that are carried, or are rows of lists, of which *leaf* may be a view."""
+        if type(leaf) is not TracedArray:
+            return []
+        every = [row for row in self.of.marked.rows.values() if row.array._storage is leaf._storage]
+        rows = [row.array for k, row in enumerate(every) if all(row.form != other.form for other in every[:k])]
+        return [*rows, *[x for x, _ in self.of.stand_ins if x._storage is leaf._storage]]
+
+    def _is_part_of_any(self, leaf: Any) -> bool:
+        """Whether *leaf* is a view of an array that is carried, and nobody knows of which one in the last iteration."""
+        stands = self._stand_ins_of(leaf) if self._is_part(leaf) else []
+        return len(stands) > 1 or (bool(stands) and self.count is None)
+
+    def _whole_after(self, stand_in: TracedArray) -> Callable[[LoopResults], Any]:
+        """A function that gives the array in whose place *stand_in* is in the last iteration."""
+        old = self._from_before(stand_in)
+        if old is not None:
+            return lambda _: old
+        at, kind = len(self.wanted.last), like(stand_in)
+        atom = stand_in.atom
+        self.wanted.last += [(x, None) for x in (lanes(atom) if isinstance(atom, Pair) else (atom,))]
+
+        def make(results: LoopResults) -> TracedArray:
+            last = results.last[at : at + (2 if isinstance(atom, Pair) else 1)]
+            whole = Pair(last[0], last[1], atom.aval.dtype) if isinstance(atom, Pair) else last[0]
+            return self._wrapped(stand_in, kind, whole)
 
         return make
 

@@ -13,7 +13,7 @@ from ..ops.elementwise import cast
 from ..record.array import TracedArray, wrap, wrap_array
 from ..record.buffers import WindowStep
 from ..record.integers import TracedInt
-from ..record.made_arrays import MadeArray, for_parts
+from ..record.made_arrays import MadeArray, for_parts, part_taken
 from ..record.recorder import Recorder
 from .histories import History, position_in
 from .iterables import Counts, Iterated, Listed, Same, Together, listed
@@ -27,7 +27,7 @@ def item(recorder: Recorder, container: Any, index: Any) -> Any:
         if type(container) is TracedArray:
             return _view(recorder, container, index)
         if isinstance(container, np.ndarray) and _is_traced(index) and type(container) in (np.ndarray, MadeArray):
-            return _view(recorder, for_parts(recorder, container), index)
+            return part_taken(recorder, container, _view(recorder, for_parts(recorder, container), index))
         if type(index) is TracedInt and type(container) in (list, tuple):
             index = index.array()
         if type(container) is list:

@@ -362,7 +362,8 @@ def listed(recorder: Recorder, items: list[Any]) -> Iterated | None:
         whole = holder.stacked(items)
         return None if whole is None else HeldRows(items, whole)
     if all(isinstance(x, tuple) and len(x) == len(items[0]) for x in items) and items[0]:
-        parts = [listed(recorder, [x[k] for x in items]) for k in range(len(items[0]))]
+        rows = [*map(recorder.outermost().items_of, items)]
+        parts = [listed(recorder, [x[k] for x in rows]) for k in range(len(items[0]))]
         return Together([p for p in parts if p is not None]) if None not in parts else None
     if all(type(x) is int for x in items):
         return _integers(items)

@@ -14,11 +14,28 @@ import numpy as np
 
 from ..record.array import A_PART, TracedArray, class_of
 from ..record.buffers import Storage
-from ..record.recorder import Recorder
+from ..record.recorder import Recorder, require_recorder
 from .positions import Affine
 from .python_ints import in_plain_iterations
 
+_PART_WRITTEN = "an array is written of which a loop has a part: the run is made again, with that loop as it is"
 _CHANGED = "an array of a list is changed that a loop goes over: the run is made again, with that loop as it is"
+
+
+class OfLoop(str):
+    """The owner of a buffer that a loop has taken of another array: where it is written the run is made again, with
+    that loop recorded iteration by iteration."""
+
+    __slots__ = ("statement",)
+    statement: Any
+
+    def __new__(cls, statement: Any) -> OfLoop:
+        found = super().__new__(cls, A_PART)
+        found.statement = statement
+        return found
+
+    def refuse(self) -> None:
+        in_plain_iterations(require_recorder("a write"), self.statement, _PART_WRITTEN)
 
 
 class ListRow(NamedTuple):

@@ -18,6 +18,7 @@ import struct
 import sys
 import types
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -384,6 +385,33 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+def of_class(f: Any, obj: Any) -> Any:
+    """The bound method of *obj*, a traced value or an array of the run's, for a method *f* in C that is called through
+    a class (``np.ndarray.sum``, ``float.hex``); None where Python's own does."""
+    if type(obj) not in (TracedArray, MadeArray) or not takes_traced(f):
+        return None
+    if not issubclass(class_of(obj) if type(obj) is TracedArray else np.ndarray, f.__objclass__):
+        return partial(f, plain_like(obj))  # which is an error
+    if type(obj) is MadeArray:
+        return getattr(obj, f.__name__)
+    name = f.__name__
+    if name == "__float__":
+        return obj.number
+    if name in ("__repr__", "__str__", "__format__"):
+        return partial(f, obj.shown())
+    if f.__objclass__ in _TAKES and not obj.aval.weak:
+        obj = obj.number()  # its base class's method gives a number of Python's
+    return _getattr(obj, name)
+
+
+def takes_traced(f: Any) -> bool:
+    """Whether *f* is a method in C of numbers or arrays, called through its class, for code that passes traced ones."""
+    return type(f) in _OF_CLASSES and issubclass(f.__objclass__, (float, complex, int, np.ndarray, np.generic))
+
+
+_OF_CLASSES = (types.MethodDescriptorType, types.WrapperDescriptorType)
+
+
 class _Methods:
     """The methods of a class, called through it: ``float.hex(t)``."""
 
@@ -395,12 +423,8 @@ class _Methods:
         plain = getattr(kind, name)
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            if args and type(args[0]) is TracedArray and issubclass(class_of(args[0]), kind):
-                if name == "__float__":
-                    return args[0].number()
-                if name in ("__repr__", "__str__", "__format__"):
-                    return plain(args[0].shown(), *args[1:])
-                return _getattr(args[0], name)(*args[1:], **kwargs)
+            if args and (bound := of_class(plain, args[0])) is not None:
+                return bound(*args[1:], **kwargs)
             if name == "__new__" and len(args) == 2 and type(args[1]) is TracedArray:
                 return args[1].number() if args[0] is kind else plain(args[0], _number_of(plain)(args[1]))
             for value in args:

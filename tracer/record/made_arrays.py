@@ -147,8 +147,9 @@ class MadeArray(np.ndarray):
 
     def __getitem__(self, index: Any) -> Any:
         found = recorded(index) if self.dtype.kind in "fc" else index  # ints of a table mean what Python has to know
-        if is_traced(found) and current_recorder() is not None:
-            return wrap_array(to_atom(self.plain()))[index]
+        recorder = current_recorder()
+        if is_traced(found) and recorder is not None:
+            return part_taken(recorder, self, for_parts(recorder, self)[index])
         return super().__getitem__(index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
@@ -372,6 +373,21 @@ def for_parts(recorder: Recorder, array: np.ndarray) -> TracedArray:
     if recorder.open_loops:
         recorder.open_loops[-1].parts_of.append(array)
     return found
+
+
+def part_taken(recorder: Recorder, array: np.ndarray, part: TracedArray) -> TracedArray:
+    """*part* of what is in the place of a plain *array*; of a view it is noted what the array is now."""
+    if part._steps:
+        recorder.outermost().parts_taken.setdefault(id(array), (array, np.array(array)))
+    return part
+
+
+def check_parts(recorder: Recorder) -> None:
+    """Have the run made again if a plain array has changed of which a part was taken at a traced position: these are
+    in ``parts_taken``, with copies of what they were."""
+    for array, before in recorder.parts_taken.values():
+        if array.tobytes() != before.tobytes():
+            refuse_write(array, "an assignment after a part was taken at a traced position")
 
 
 def writable(array: Any, what: str) -> TracedArray:

@@ -55,4 +55,5 @@ class RunSettings:
     ends: Callable[[Reason], BaseException] | None = None  # the error by which one that can't be replayed ends at once
     code: RunCode | None = None  # the code that runs, where the run can't be made again
     from_outside: Container[int] = frozenset()  # ids of objects that the run has not made, and of their copies
+    items_of: Callable[[Any], Any] = staticmethod(tuple)  # the items of a tuple, as the run has them
     float_settings: Any = UNWATCHED  # settings of floating-point errors that are known not to raise

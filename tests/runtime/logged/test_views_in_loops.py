@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from along_one_way import check
@@ -121,3 +123,66 @@ def test_windows_of_an_argument_are_rows():
     np.testing.assert_allclose(compiled(np.ones(3), series), f(np.ones(3), series))
     seen = see(compiled, (np.ones(3), series), {}, as_recorded=False, what="a test")
     assert len(seen.recording.graph.nodes) < 40
+
+
+PASSED_ON = {  # in the loop, after it
+    "exchanged before": ("z, u = u, z; a = z[-3:]", "pass"),
+    "exchanged after": ("a = z[-3:]; z, u = u, z", "a += t"),
+    "in turn": ("a = z[-3:]; b = u[1:4]; z, u, v = u, v, z", "a += 1.0; b *= t"),
+    "all of it": ("z, u = u, z; a = z.reshape(4, 6)", "a[2] = t"),
+    "at the iteration": ("z, u = u, z; a = z[j : j + 3]", "z[19:] = t"),
+    "made anew": ("a = z[-3:]; z = z * 0.9", "pass"),
+    "made anew, then written": ("a = z[-3:]; z = z * 0.9", "a += t; z += 1.0"),
+    "made anew, and named": ("a = z[-3:]; b = z; z = z * 0.9", "b[22] = t; a += 1.0"),
+    "made anew and exchanged": ("a = z[-3:]; z, u = u, z * 0.9", "u[23] = t"),
+    "complex": ("a = (z * 1j)[-3:]; z = z * 0.9; b = a.real", "b *= 2.0"),
+    "a part of a part": ("a = z[2:]; b = a[1:5]; z, u = u, z", "b[0] = t; a[3] = 2.0"),
+    "and appended": ("h.append(z); a = z[-3:]; z = z * 0.9", "a += t"),
+    "left by data": ("a = z[-3:]; z, u = u, z * 0.9\n        if t < 0.2: break", "a += t"),
+    "exchanged and left": ("z, u = u, z; a = z[-3:]\n        if t < 0.2: break", "z += t"),
+    "two names of one": ("a = y[-3:]; y = z; z, u = u, z", "a += t"),
+    "in a tuple": ("p = (z[:3], u[2:4]); z, u = u, z * 0.9; a = p[0]", "p[1][0] = t"),
+}
+
+
+@pytest.mark.parametrize(("made", "iterations"), [("traced", 17), ("traced", 20), ("plain", 20)])
+@pytest.mark.parametrize("name", PASSED_ON)
+def test_a_part_of_an_array_that_is_passed_on_is_one_of_the_last_iteration(name, made, iterations):
+    body, after = PASSED_ON[name]
+    made = f"{MADE[made]}; u = np.linspace(1, 3, 24); v = u * x[1]; y = z; a = b = z[:3]; h = []; p = ()"
+    after = f"{after}; t = t + np.sum(a).real + 2 * np.sum(b) + np.sum(u * z * v) + u[3] + 3 * sum(r[22] for r in h)"
+    f = function(body, after, made, f"for j in range({iterations}):")
+    check(f, compile_grad(f), rtol=1e-10, atol=1e-7)
+
+
+AT_PLACES = [  # of a plain array, at a place that data decides
+    "m[k][0] = t", "m[k][0] = 3.0", "r = m[k]; r *= 2.0", "m[k].fill(t)", "r = m[:, k - 2]; r += t",
+    "m[k, :2][1] = 2.0", "np.add(m[k], 1.0, out=m[k + 2])", "np.multiply(m[0], t, out=m[k])",
+    "r = m[k]; m[2] *= 3.0; t = t + r[0]", "r = m[k]; m[:] = 5.0; t = t * r[1]", "r = m[k]; m += 1.0; r[:] = t",
+    "h.append(m[k]); m *= 2.0; t = t + h[0][1]", "for j in range(20): r = m[PLACES[j % 3]]; r += 0.1",
+    "for j in range(20): h.append(m[PLACES[j % 3]])\n    m[:] = 5.0; t = t + h[1][0]",
+    "for j in range(20): r = m[(k + j) % 5]; r[0] = t",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("live", [False, True], ids=["logged", "live"])
+@pytest.mark.parametrize("body", AT_PLACES)
+def test_a_row_of_a_plain_array_is_a_view_at_any_place(body, live):
+    space = {"np": np, "PLACES": np.array([3, 1, 0]), "time": time}
+    text = f"""
+def f(x):
+    {"time.perf_counter()" if live else "pass"}
+    m, t, h, k = np.ones((6, 3)) * 0.3, x[0], [], PLACES[0]
+    {body}
+    return t + np.sum(m * np.sin(np.arange(18.0)).reshape(6, 3))
+"""
+    exec(code_of(text, "places"), space)
+    f = space["f"]
+    compiled = compile_grad(f)
+    for places in ([3, 1, 0], [2, 0, 3], [3, 1, 0]):
+        space["PLACES"][:] = places
+        x = np.array([0.5, 1.0, 1.5]) + 0.1 * places[0]
+        value, gradient = compiled.value_and_grad(x.copy())
+        np.testing.assert_allclose(value, f(x), rtol=1e-10)
+        move = np.array([1e-6, 0.0, 0.0])
+        np.testing.assert_allclose(gradient[0], (f(x + move) - f(x - move)) / 2e-6, rtol=1e-6, atol=1e-8)

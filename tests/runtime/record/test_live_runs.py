@@ -246,6 +246,105 @@ def test_values_are_pythons(name):
     assert "clock" in compiled.stats.live
 
 
+PLAIN = np.linspace(0.1, 1.2, 12)
+TABLE = PLAIN.reshape(4, 3)
+
+
+def rows(x):
+    m = TABLE.copy()
+    for row in m:
+        row[0] = x[0]
+    return m.sum()
+
+
+def exchanged(x):
+    z = PLAIN.copy()
+    u = PLAIN * 0.5
+    for k in range(4):
+        z, u = u, z
+        u[k] += x[0]
+    return z @ PLAIN + u.sum()
+
+
+def reversed_view(x):
+    z = PLAIN.copy()
+    u = z[::-1]
+    u[3] = x[0]
+    return z @ PLAIN
+
+
+def set_first(a, value):
+    a[0] = value
+
+
+def by_a_function(x):
+    z, m = PLAIN.copy(), TABLE * 2.0
+    set_first(z, x[1])
+    set_first(value=x[:3], a=m)
+    return z.sum() + m.sum()
+
+
+def in_a_list(x):
+    z = PLAIN.copy()
+    arrays = [z, PLAIN * 2.0]
+    arrays.append(PLAIN + 1.0)
+    for a in arrays:
+        a[0] = x[0]
+    return z.sum() + arrays[1][:2].sum() + arrays[2].sum()
+
+
+def in_a_dict(x):
+    d = {"a": PLAIN.copy()}
+    d["b"] = PLAIN * 2.0
+    d["a"][0], d["b"][1] = x[0], x[1]
+    return d["a"].sum() + d["b"].sum()
+
+
+def in_an_object(x):
+    box = types.SimpleNamespace(h=PLAIN.copy())
+    box.h[2] = x[0]
+    return box.h.sum()
+
+
+def a_row(x):
+    m = TABLE.copy()
+    a = m[2]
+    a[0] = x[0]
+    m[1][2] = x[1]
+    return (m * TABLE).sum()
+
+
+def in_pairs(x):
+    m = TABLE.copy()
+    for k, (row, v) in enumerate(zip(m, x, strict=False)):
+        row[k] = v
+    return (m * TABLE).sum()
+
+
+def for_out(x):
+    z = PLAIN.copy()
+    np.multiply(PLAIN, x[0], out=z[:])
+    z.sort()
+    return z @ PLAIN
+
+
+WRITTEN = (
+    rows, exchanged, reversed_view, by_a_function, in_a_list, in_a_dict, in_an_object, a_row, in_pairs, for_out,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("function", WRITTEN)
+def test_arrays_that_are_written_under_another_name_hold_traced_values(function):
+    def f(x):
+        time.perf_counter()
+        return function(x) * 1.0
+
+    compiled = compile_grad(f)
+    value, gradient = compiled.value_and_grad(X)
+    assert value == pytest.approx(f(X), rel=1e-12)
+    np.testing.assert_allclose(gradient, numerical_gradient(f, (X,)), rtol=1e-5, atol=1e-7)
+
+
 def test_functions_in_a_queue_stay_themselves():
     done = []
 

@@ -204,6 +204,13 @@ class Bare:
         return 6.0
 
 
+def sorted_in_place(x):
+    numbers, others = [x[0], x[2], x[1]], [Vector(v) for v in x]
+    numbers.sort(key=float, reverse=True)
+    others.sort()
+    return numbers[0] + 2.0 * numbers[2] + 3.0 * others[0].v
+
+
 class Made:
     def __new__(cls, v):
         made = Number(v) if v > 0.5 else object.__new__(cls)
@@ -496,6 +503,7 @@ CASES = {
     "in order": lambda x: sum(k * v.v for k, v in enumerate(sorted([Vector(x[0]), Vector(x[1]), Vector(x[2])])))
     + min([Vector(x[1]), Vector(x[2])]).v + max(Vector(x[0]), Vector(x[1])).v
     + max(x, key=lambda v: Vector(-v)) + sum([Number(x[0]), Number(x[1])][:1], 2.0).v,
+    "sorted in place": sorted_in_place,
     "contained": lambda x: x[0] * (2.0 if x[0] in Vector(x[0]) else 3.0) * (2.0 if 9.0 not in Vector(x[0]) else 3.0),
     "called": lambda x: Vector(x[0])(2.0) + 10 * Vector(x[1])(3.0, 1, 2, by=2.0) + sum(map(Vector(x[2]), [1.0, 2.0])),
     "copies": lambda x: copy.copy(Vector(x[0])).v + copy.deepcopy(Whole()).__add__(1),

@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
-from tracegrad.tracer.convert.uses import READ, assigned, result_of, uses, written_results
+from tracegrad.tracer.convert.uses import READ, argument_of, assigned, result_of, uses, written_elsewhere
 
 
 def appends(xs, losses, seen, table, x):
@@ -79,9 +79,11 @@ def test_arrays_into_which_a_function_writes():
     first = "z = np.zeros(n)"
     assert ends >= _ends_of(first, "np.empty(m)", "both = np.zeros(n)", "both = np.zeros(n) if n else np.ones(n)")
     assert not ends & _ends_of("plain = np.ones(n)", "hidden = np.zeros(3)")
-    assert written_results(writes.__code__) == {result_of(name) for name in ("maker", "zeros", "empty")}
+    out = {argument_of("writes", k) for k in (0, "self", 3, "out")}
+    assert written_elsewhere(writes.__code__) == {*map(result_of, ("maker", "zeros", "empty")), *out}
     assert assigned(maker.__code__) == set()
-    assert len(assigned(maker.__code__, {result_of("maker")})) == 1
+    made = maker.__code__.co_firstlineno + 1, len("    return np.zeros(n)")
+    assert made in assigned(maker.__code__, frozenset([result_of("maker")]))
 
 
 def loops(n, m, k):

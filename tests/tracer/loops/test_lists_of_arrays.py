@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from with_source import code_of
 
 from tracegrad import compile_grad
 
@@ -186,11 +187,64 @@ def plain_array_changed_after(x):
     return s + total(b) * x[0]
 
 
+def part_of_a_row_written_after(x):
+    a = arrays(x)
+    for r in a:
+        w = r[1:]
+    w += x[3]
+    return np.sum(w) * x[0] + total(a)
+
+
+def part_of_a_plain_row_written_after(x):
+    a = [np.ones(3) * k for k in range(25)]
+    for r in a:
+        w = r[1:]
+    w += x[0]
+    return total(a) + a[-1][1]
+
+
+def parts_of_pairs(x):
+    a = arrays(x)
+    for q, r in zip(a[:-1], a[1:], strict=True):
+        v, w = q[:2], r[1:]
+    w += x[0]
+    v *= 2.0
+    return np.sum(w) * x[1] + total(a)
+
+
+def part_of_the_row_before(x):
+    a, q = arrays(x), np.tanh(x[:3])
+    for r in a:
+        w = q[1:]
+        q = r
+    w += x[0]
+    return np.sum(w) + total(a) + q[1]
+
+
+def part_of_a_row_at_a_place(x):
+    a = arrays(x)
+    for k in range(25):
+        w = a[k * 7 % 25][1:]
+    w += x[0]
+    return np.sum(w) + total(a)
+
+
+def part_where_data_ends(x):
+    a = arrays(x)
+    for r in a:
+        w = r[1:]
+        if w[0] > 3.0:
+            break
+    w += x[0]
+    return np.sum(w) + total(a)
+
+
 EVERY = (
     written_by_name, written_by_index, plain_arrays_written, written_in_pairs, written_from_the_end, values_of_a_dict,
     name_written_after, array_written_after, carried_name, two_back, carried_name_written, appended,
     appended_in_another_order, appended_in_turn, left_where_data_decides, other_name_in_the_loop, within_another_loop,
-    first_iteration_apart, plain_array_changed_after,
+    first_iteration_apart, plain_array_changed_after, part_of_a_row_written_after, part_of_a_plain_row_written_after,
+    parts_of_pairs, part_of_the_row_before, part_of_a_row_at_a_place, part_where_data_ends,
 )  # fmt: skip
 
 
@@ -203,3 +257,35 @@ def test_an_array_of_a_list_is_one_object(f):
             np.testing.assert_allclose(value, f(x), rtol=1e-12)
         slope = (f(x + 1e-6 * move) - f(x - 1e-6 * move)) / 2e-6
         np.testing.assert_allclose(gradient @ move, slope, rtol=1e-6)
+
+
+def layers():
+    return [(np.eye(3) * (0.4 + 0.02 * k), np.linspace(0.1, 0.1 * k, 3)) for k in range(20)]
+
+
+TUPLES = {
+    "gone over": "for W, b in LAYERS:\n    h = np.tanh(W @ h + b)",
+    "with others": "for k, (W, b) in enumerate(LAYERS):\n    h = np.tanh(W @ h + b * k)",
+    "two lists": "for (W, _), (_, b) in zip(LAYERS, reversed(LAYERS)):\n    h = np.tanh(W @ h + b)",
+    "at places": "for k in range(20):\n    W, b = LAYERS[k * 7 % 20]\n    h = np.tanh(W @ h + b)",
+    "items of a dict": "for k, (W, b) in TABLE.items():\n    h = np.tanh(W @ h + b * k)",
+    "within": "for (W, b), c in NESTED:\n    h = np.tanh(W @ h + b * c)",
+}
+
+
+@pytest.mark.parametrize("inner", [False, True])
+@pytest.mark.parametrize("name", TUPLES)
+def test_arrays_in_tuples_outside_are_read_in_each_call(name, inner):
+    body = TUPLES[name].split("\n")
+    body[1:1] = ["    for _ in [1]: n = 0"] if inner else []  # a loop within, for which a loop node is made of few
+    text = "def f(x):\n    h = x * 0.5\n" + "".join(f"    {line}\n" for line in body) + "    return np.sum(h * x)\n"
+    world = {"np": np, "LAYERS": layers()}
+    world["TABLE"] = dict(enumerate(world["LAYERS"]))
+    world["NESTED"] = [(pair, 0.1 * k) for k, pair in world["TABLE"].items()]
+    exec(code_of(text, "layers"), world)
+    compiled = compile_grad(world["f"])
+    for k in range(3):
+        np.testing.assert_allclose(compiled.value_and_grad(X[:3].copy())[0], world["f"](X[:3]), rtol=1e-12)
+        world["LAYERS"][3 + k][0][0, 1] = 0.9
+        world["LAYERS"][5 * k][1][:] = -0.3
+    assert not compiled.stats.live

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.convert.transparent import OWN, AskedWhile, Begun, PythonFor
+from ...tracer.convert.transparent import OWN, Begun, PythonFor
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
@@ -360,15 +360,11 @@ class LoggedFrame(FrameChoices):
 
     def loop(self, number: int, iterable: Any) -> Any:
         over = iterable.iterator if type(iterable) is Begun else self.run.iterable(iterable)
-        if self.run.recorder.stand_ins.rows:
-            return PythonFor(iter(over))
         if not self.run.over_symbols:
             return PythonFor(iter(over))
         return begin(self.run.recorder, over, self.loops[number])
 
     def while_loop(self, number: int) -> Any:
-        if self.run.recorder.stand_ins.rows:  # whose rows may end at different iterations
-            return AskedWhile(self.test)
         if not self.run.over_symbols:
             return super().while_loop(number)
         return begin_while(self.run.recorder, self.loops[number])

@@ -420,7 +420,7 @@ RUNS.add(Logged.result.__code__)
 
 
 def _settings(recorder: Recorder, logged: Logged) -> None:
-    recorder.rolls, recorder.repeatable, recorder.may_draw, recorder.derives = True, True, True, True
+    recorder.repeatable, recorder.may_draw, recorder.derives = True, True, True
     recorder.trusts &= logged.trusts
     recorder.call_method = call_method
     recorder.choices = logged.choices if config.select_branches else None

@@ -19,7 +19,6 @@ from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.elementwise import whole_lanes
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.recorder import Recorder
-from ...tracer.reroll.inner_function import InnerFunction
 from .arguments import positional_names
 from .call_key import Call
 from .differentiable import split_aux, unlabelled
@@ -72,7 +71,7 @@ def run_within(
     found = InnerRun(recorder, call, wrt, variables, start, first_guard)
     if stacked is not None:
         recorder.stand_ins.rows.append(rows_by_lane(variables, stacked))
-    part = InnerFunction(recorder)
+    first, first_guard = len(recorder.nodes), len(recorder.guards)
     with recorder.differentiating(found.lanes):
         try:
             found.out = unlabelled(fn(*given.args, **given.kwargs))
@@ -84,7 +83,7 @@ def run_within(
         if stacked is not None:
             recorder.settle_premise()
     results = [*returned(found.out), *returned(found.aux)]
-    found.own, found.end = part.rolled(results), len(recorder.nodes)
+    found.own, found.end = recorder.part_behind(real_atoms(results), first, first_guard), len(recorder.nodes)
     return found
 
 

@@ -144,7 +144,7 @@ def _record(
     clock = time.perf_counter()
     begun, as_recorded = begin(fn, call, mode, learned, look), look is not None and look.as_recorded
     recorder, inputs, wrt = begun.recorder, begun.inputs, begun.wrt
-    recorder.rolls, recorder.taught.rows_apart = not in_pieces, learned.rows_apart
+    recorder.taught.rows_apart = learned.rows_apart
     recorder.code = code = Reached(fn, learned.trust, call.objects)
     unrecordable.clear()
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))

@@ -22,7 +22,7 @@ from .step_places import LEAF
 def recorder_of_tensors() -> Recorder:
     """A recorder for a run of eager code."""
     recorder = Recorder()
-    recorder.rolls = recorder.of_tensors = recorder.repeatable = True
+    recorder.of_tensors = recorder.repeatable = True
     recorder.call_method = call_method
     return recorder
 

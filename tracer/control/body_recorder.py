@@ -44,7 +44,7 @@ class BodyRecorder(Recorder):
         self.parent, self.length, self.what = parent, length, what
         self.span = length  # range of the step number, by which positions are bounded
         self.env, self.captured, self.prepares = parent.env, parent.captured, parent.prepares
-        self.backend, self.rolls = parent.backend, True
+        self.backend = parent.backend
         self.differentiates, self.differentiated = parent.differentiates, parent.differentiated
         self.choices = parent.choices
         self.row = Var(Aval(INT, (), weak=True))  # the number of the step's row
@@ -178,9 +178,6 @@ class BodyRecorder(Recorder):
     def const(self, array: np.ndarray) -> Var:
         assert self.parent is not None
         return self.parent.const(array)
-
-    def relied_on(self) -> list[Atom]:
-        return [*super().relied_on(), *self.checks]
 
     def unrepeatable(self, refusal: Refusal, **fields: object) -> None:
         assert self.parent is not None

@@ -77,7 +77,8 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
         with building(recorder):
             _take_out(parts)
             found, flags = make_loop(parts, conditions)
-            done = all(recorder.value(flag) for flag in flags)
+            with recorder.stand_ins.asking():
+                done = all(recorder.value(flag) for flag in flags)
             if not done:
                 return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
             found.told = (told, line) if found.asks else None

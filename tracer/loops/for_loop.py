@@ -304,7 +304,7 @@ class ForLoop(BoundNames):
 
     def _stopping(self, iteration: Iteration, frame: FrameType, reason: Reason) -> tuple[Any, ...] | Reason:
         """As ``iteration.finish``, of a loop that stops before an iteration in which a question has another answer."""
-        if self.uncertain or self.recorder.open_loops:
+        if self.uncertain or self.recorder.open_loops or self.recorder.stand_ins.batches:  # rows may be left elsewhere
             return reason
         return iteration.finish(frame, True)
 

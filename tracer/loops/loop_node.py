@@ -51,9 +51,12 @@ def make_loop(parts: Cut, conditions: Sequence[Atom]) -> tuple[LoopResults, list
     if before or written:
         body = IterationBody(parts, written, before, by_symbol)
     found, flags = _NodeMaker(body, conditions).make()
-    if before and conditions and found.taken is not None and parts.recorder.value(found.taken) < 0:
-        marked.folded = 0  # in an iteration before, a question had another answer
-        return _NodeMaker(IterationBody(parts), conditions).make()
+    if before and conditions and found.taken is not None:
+        with parts.recorder.stand_ins.asking():
+            answered = parts.recorder.value(found.taken) >= 0
+        if not answered:
+            marked.folded = 0  # in an iteration before, a question had another answer
+            return _NodeMaker(IterationBody(parts), conditions).make()
     return found, flags
 
 

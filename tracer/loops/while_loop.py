@@ -131,8 +131,9 @@ class WhileLoop(BoundNames):
         truth = reshape(condition.atom, ())
         if truth.aval.dtype.kind != "b":
             truth = F.ne(truth, like(0, truth))
-        if count is not None or not self.recorder.value(truth):
-            return False
+        with self.recorder.stand_ins.asking():
+            if count is not None or not self.recorder.value(truth):
+                return False
         self.go_on = truth
         return True
 

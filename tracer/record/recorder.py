@@ -83,7 +83,6 @@ class Recorder(RunSettings, Builder):
         super().__init__()
         self.items: list[Node | Guard] = []  # operations and guards in the order of the run (see repeats.py)
         self.sites: list[Site | None] = []  # the user's line of each item
-        self.unrolled: list[Any] = []  # what parts of it were before that was done (reroll/unrolled.py)
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
@@ -241,9 +240,14 @@ class Recorder(RunSettings, Builder):
             if self._seen.get(key) is item:
                 del self._seen[key]
 
-    def relied_on(self) -> list[Atom]:
-        """The values that the recording itself will read."""
-        return [] if self.premise is None else [self.premise.atom]
+    def part_behind(self, roots: Sequence[Atom], nodes: int, guards: int) -> list[Node]:
+        """The nodes behind *roots* and the guards, of a part that begins after so many *nodes* and *guards*, for a
+        transform of it: what is equal to another node of the part is recorded anew from now on."""
+        part = self.nodes[nodes:]
+        found = live_nodes(part, [*roots, *[guard.atom for guard in self.guards[guards:]]])
+        own = set(map(id, found))
+        self.disown([node for node in part if id(node) not in own])  # a transform of the others would miss them
+        return found
 
     def add_input(self, value: Any, name: str, *, weak: bool = False) -> Var:
         """A new graph input that stands for *value* (an array, or a float)."""

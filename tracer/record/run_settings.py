@@ -33,7 +33,6 @@ class RunSettings:
 
     # the form of the recording
     abstract = False  # whether it is of avals alone: what is relied on was looked at when there were values
-    rolls = False  # whether loop nodes are made of its loops when it is over
     backend: Backend = HOST  # the backend of its values
     trusts = False  # whether what operations need to hold is looked at once, when the run is over
     differentiates = True  # whether what is being recorded is differentiated

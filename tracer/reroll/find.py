@@ -38,7 +38,6 @@ class FoundRepeats:
     repeats: list[Repeat]
     first: dict[Var, int]  # the item that first defines a Var
     refusals: list[Reason] = field(default_factory=list)
-    unproven: list[Stretch] = field(default_factory=list)  # long enough for a loop, as they look
 
 
 def worth_rolling(items: Sequence[Item], start: int, period: int, trips: int) -> bool:
@@ -68,8 +67,6 @@ def find_repeats(items: Sequence[Item], sites: Sequence[Site | None]) -> FoundRe
         if not worth_rolling(items, start, period, trips) or tries == MAX_TRIES:
             continue
         result = _proven(items, first, start, period, trips)
-        if tries == 0 and not (isinstance(result, Repeat) and worth_rolling(items, start, period, result.trips)):
-            found.unproven.append(Stretch(start, end, period))
         if isinstance(result, Repeat) and not worth_rolling(items, result.start, result.period, result.trips):
             heapq.heappush(heap, (result.end, period, end, tries + 1))
         elif isinstance(result, Repeat) and not _only_moves(items, found, result):

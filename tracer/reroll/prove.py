@@ -35,14 +35,6 @@ def prove(
     return _Matcher(items, first, start, period, axes).match(trips)
 
 
-def unproven_operands(
-    items: Sequence[Item], first: Mapping[Var, int], start: int, period: int, trips: int
-) -> list[tuple[int, int]] | None:
-    """The operands, as (item of a block, operand), without a slot that is right in all of *trips* blocks; None where
-    blocks differ in something else."""
-    return _Matcher(items, first, start, period, 1).unproven(trips)
-
-
 def first_items(items: Sequence[Item]) -> dict[Var, int]:
     """The item that first defines each Var."""
     first: dict[Var, int] = {}
@@ -83,22 +75,6 @@ class _Matcher:
                 tried = trips
             else:
                 return Repeat(self.start, self.period, trips, steps)
-
-    def unproven(self, trips: int) -> list[tuple[int, int]] | None:
-        """As ``unproven_operands``."""
-        self.steps = []
-        self._look_at(trips)
-        found: list[tuple[int, int]] = []
-        for j, column in enumerate(self.columns):
-            step, valid, _ = self._guard(j, column) if isinstance(column[0], Guard) else self._node(j, column)
-            if valid < trips:
-                operands = range(len(step.slots)) if isinstance(step.item, Node) else ()
-                wrong = [(j, k) for k in operands if self._slot(j, [node.inputs[k] for node in column])[1] < trips]  # type: ignore[union-attr]
-                if not wrong:
-                    return None
-                found += wrong
-            self.steps.append(step)
-        return found
 
     def _look_at(self, trips: int) -> None:
         self.columns = [self.items[self.start + j : self.start + trips * self.period : self.period]

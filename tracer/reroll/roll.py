@@ -15,10 +15,8 @@ from ..ir.primitive import LOOP
 from ..ir.site import Site
 from ..record.recorder import Recorder, recording
 from .find import find_repeats
-from .histories import with_histories
 from .repeats import Item
 from .rewrite import Rewriter
-from .unrolled import drop_unread
 
 MOST_NOTES = 8  # of what was not rolled
 
@@ -26,14 +24,15 @@ MOST_NOTES = 8  # of what was not rolled
 def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> bool:
     """Make loop nodes of the repeats in *recorder*, of which *roots* are still needed; whether there were any.  Not
     *guarded*: the guards are dropped, because Python runs in each call."""
-    drop_unread(recorder, roots)
     if not guarded:
         recorder.drop_guards()
     items: Sequence[Item] = recorder.items
     sites: Sequence[Site | None] = recorder.sites
     if recorder.symbols:
         items, sites = _without_symbols(recorder, roots)
-    items, sites, found = with_histories(items, sites, find_repeats(items, sites))
+    if recorder.stand_ins.rows:
+        items, sites = _without_rows(recorder, roots, items, sites)
+    found = find_repeats(items, sites)
     refusals = list(dict.fromkeys(found.refusals))
     recorder.notes += [reason.within("not-rolled: ") for reason in refusals[:MOST_NOTES]]
     if not found.repeats:
@@ -69,6 +68,18 @@ def _without_symbols(recorder: Recorder, roots: Sequence[Atom]) -> tuple[list[It
             items.append(item if isinstance(item, Guard) else made[id(item)])
             sites.append(site)
     return items, sites
+
+
+def _without_rows(
+    recorder: Recorder, roots: Sequence[Atom], items: Sequence[Item], sites: Sequence[Site | None]
+) -> tuple[Sequence[Item], Sequence[Site | None]]:
+    """The *items* and their *sites* but for the nodes of single rows of batches, which are no part of the program: a
+    loop of them would be, for the sake of what is the same in all rows."""
+    asked = [item.atom for item in items if isinstance(item, Guard)]
+    if any(map(recorder.of_row, [*roots, *asked])):  # which is refused when the run is over
+        return items, sites
+    kept = [k for k, item in enumerate(items) if isinstance(item, Guard) or not recorder.of_row(item.outs[0])]
+    return [items[k] for k in kept], [sites[k] for k in kept]
 
 
 def _tell(recorder: Recorder) -> None:

@@ -26,7 +26,6 @@ from ...tracer.ops.complex import real_atoms
 from ...tracer.ops.elementwise import broadcast_to, cast
 from ...tracer.record.array import TracedArray, to_atom, wrap
 from ...tracer.record.recorder import Recorder, current_recorder
-from ...tracer.reroll.inner_function import InnerFunction
 from .primitives import (
     def_linear,
     defjvp,
@@ -119,14 +118,15 @@ class Linearized:
         wanted: Any = real_atoms(self._variables)
         self._wanted: list[Var] = wanted
         owner = "an argument of the inner function"
-        part = InnerFunction(recorder)
+        first, first_guard = len(recorder.nodes), len(recorder.guards)
         with recorder.differentiating(self._wanted):
             given = [TracedArray(v, recorder, owner=owner) for v in self._variables]
             self.ans = fun(tree_unflatten(self._structure, given))
             refuse_numbers_of_text(recorder, self.ans, start)
         self._outputs, self._ans_structure = tree_flatten(self.ans)
         self._results = [to_atom(out) if is_number(out) else None for out in self._outputs]
-        self._nodes = part.rolled([x for x in self._results if x is not None])
+        results = real_atoms([x for x in self._results if x is not None])
+        self._nodes = recorder.part_behind(results, first, first_guard)
 
     def vjp(self, g: Any) -> Any:
         """The product of the cotangent *g* and the Jacobian."""

@@ -20,9 +20,7 @@ from tracegrad.runtime.mode import VALUE_AND_GRAD, Mode
 from tracegrad.runtime.paths.paths import interpret
 from tracegrad.runtime.record.call_key import flatten
 from tracegrad.runtime.record.recording import Look
-from tracegrad.tracer.ir.primitive import LOOP, PRIMITIVES
-from tracegrad.tracer.record.recorder import Recorder, recording
-from tracegrad.tracer.reroll.inner_function import InnerFunction
+from tracegrad.tracer.ir.primitive import LOOP
 
 X = np.array([0.9, 0.6])
 
@@ -370,10 +368,50 @@ def test_turns_of_long_loops_are_read_later():
     np.testing.assert_allclose(gradient, direct, rtol=1e-3, atol=1e-3)
 
 
-def test_small_functions_are_not_looked_at(monkeypatch):
-    """Where nothing can repeat nothing is searched."""
-    monkeypatch.setattr(InnerFunction, "_roll", lambda self, roots: pytest.fail("was rolled"))
-    recorded(lambda x: np.sum(autograd.grad(lambda y: np.sum(np.sin(y) * y * y))(x)), X)
+# ---- batches -------------------------------------------------------------------------------------------------------
+
+ROWS = np.stack([X, X / 2, -X])
+
+
+@pytest.mark.parametrize("turns", [40, 4000])
+def test_loops_within_batches_run_over_symbols(turns):
+    """Those after a batch, too, which a recording knows of to its end."""
+
+    def f(y):
+        t = y
+        for _ in range(turns):
+            t = t + 0.01 * np.sin(t * y)
+        return np.sum(t * t)
+
+    recording, value, _ = recorded(lambda x: np.sum(autograd.vmap(autograd.grad(f))(x)) + f(x[0]), ROWS)
+    np.testing.assert_allclose(value, sum(np.sum(compile_grad(f).grad(x)) for x in ROWS) + f(X), rtol=1e-9)
+    assert len(recording.graph.nodes) < 60
+
+
+def test_rows_of_a_large_batch_take_other_numbers_of_iterations():
+    def f(x):
+        t = x * 1.0
+        while np.sum(t * t) > 1e-2:
+            t = t * 0.8 + 0.01 * np.sin(x)
+        return np.sum(t * x)
+
+    rows = np.linspace(1.0, 4.0, 200).reshape(100, 2)
+    rows[3] = 0.01  # none
+    np.testing.assert_allclose(autograd.vmap(f)(rows), [f(x) for x in rows], rtol=1e-12)
+
+
+def test_repeats_of_a_row_of_a_batch_are_no_part_of_the_program():
+    """A loop of them would be, for what is the same in all rows."""
+
+    def f(y):
+        def step(t, left):  # which calls itself: no loop
+            t = t + 0.1 * np.sin(t) * y + 0.5
+            return step(t, left - 1) if left else np.sum(t)
+
+        return step(y, 20)
+
+    _, value, _ = recorded(lambda x: np.sum(autograd.vmap(autograd.grad(f))(x)), ROWS)
+    np.testing.assert_allclose(value, sum(np.sum(numerical_gradient(f, (x,))) for x in ROWS), rtol=1e-6)
 
 
 # ---- loops that data ends --------------------------------------------------------------------------------------------
@@ -534,17 +572,3 @@ def test_transforms_of_a_loop_that_data_ends(transform):
     else:
         expected = [numerical_gradient(f, (x,)) for x in POINTS]
         np.testing.assert_allclose(autograd.vmap(autograd.grad(f))(np.array(POINTS)), expected, rtol=1e-5, atol=1e-7)
-
-
-def test_what_a_part_has_looked_at_is_no_knowledge_of_the_whole():
-    """The nodes of the part are others: those of the recording that nobody has looked at yet are still to be."""
-    recorder = Recorder()
-    with recording(recorder):
-        x = recorder.add_input(np.ones(3), "x")
-        recorder.stand_ins.rows.append({x: x})
-        first, second = [recorder.emit(PRIMITIVES[name], (x,), {})[0] for name in ("neg", "sin")]
-        part = InnerFunction(recorder)._part(list(recorder.nodes), [None] * len(recorder.nodes))
-        part.nodes = list(recorder.nodes)
-        assert part.stand_ins.is_of_row(first, part.nodes)
-        assert recorder.stand_ins.of_rows.looked == recorder._from_outside.looked == 0
-        assert recorder.stand_ins.is_of_row(second, recorder.nodes)

@@ -6,6 +6,7 @@ import enum
 import functools
 import logging
 import operator
+import random
 import types
 from collections import defaultdict
 from contextvars import Context, ContextVar
@@ -62,6 +63,15 @@ _OF_DATA = frozenset("numpy detach tolist item size dim numel cpu".split())  # m
 _OF_CLASSES = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _BUILTIN = PLAIN | CONTAINERS.keys()
 _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
+
+#: classes of objects that give random numbers, and change by that
+_WITH_DRAWS = (
+    np.random.Generator,
+    np.random.RandomState,
+    np.random.BitGenerator,
+    np.random.SeedSequence,
+    random.Random,
+)
 
 
 class Calls(KeptResults):
@@ -190,7 +200,7 @@ class Calls(KeptResults):
         if is_decorator(f) and not is_traced([*args, *kwargs.values()]):
             return f(*args, **kwargs)
         if self.reads.trust.owns(f) and not self.holds_users(f):
-            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(*args[:1]))
+            check_pure(f, self.reads.trust, self.reads.depends, not self._draws(*args[:1]))
             if is_followed(f) and any(map(self._is_followed, (*args, *kwargs.values()))):
                 return self.copy_of(f)(*args, **kwargs)
             return self._natively(f, args, kwargs, takes_callbacks(f))
@@ -200,9 +210,13 @@ class Calls(KeptResults):
             return call_generated(self, f, args, kwargs)
         return self.copy_of(f)(*args, **kwargs)
 
-    def _has_seed(self, value: Any = None) -> bool:
-        """Whether *value* is a generator of random numbers that the run has made, of a seed."""
-        return is_generator(value) and self.reads.node_of(value) is None
+    def _draws(self, value: Any = None) -> bool:
+        """Whether *value*, a method of which is called, is a generator of random numbers that the run has made, of a
+        seed: it is another one afterwards."""
+        made = self.reads.node_of(value) is None
+        if made and isinstance(value, _WITH_DRAWS):
+            self.changes(value)
+        return is_generator(value) and made
 
     def _is_followed(self, value: Any) -> bool:
         """Whether *value* is an object or function whose code is converted."""
@@ -322,7 +336,7 @@ class Calls(KeptResults):
             raise self.refuse(f"{f.__name__}()", reason_of(f))
         self.handed(owner, False)
         if f.__name__ not in _OF_DATA or not is_data(type(owner)):
-            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
+            check_pure(f, self.reads.trust, self.reads.depends, not self._draws(owner))
         ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
         if ours is not None:
             return self.call_own(ours, f, args, kwargs)
@@ -353,7 +367,7 @@ class Calls(KeptResults):
             return self.call_own(ours, f, args, kwargs)
         if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
             owner = getattr(f, "__self__", args[0] if args else None)
-            check_pure(f, self.reads.trust, self.reads.depends, not self._has_seed(owner))
+            check_pure(f, self.reads.trust, self.reads.depends, not self._draws(owner))
             return self._natively(f, args, kwargs, takes_callbacks(f))
         if top == "tracegrad" and self.reads.node_of(f) is None:  # a solution of an equation
             return self._natively(f, args, kwargs, True)

@@ -68,7 +68,7 @@ def _changed_items(
     if not sizes:
         yield Change(node.label, node, entry)
         return
-    known = {edge.arg: edge.child for edge in node.edges if edge.how in ("key", "item")}
+    known = {edge.arg: edge.child for edge in node.parts() if edge.how in ("key", "item")}
     for at, value in items:
         if at in known:
             yield from _changes(run, run.label_of(node, at), known[at], value)
@@ -97,7 +97,7 @@ def _changes(run: LoggedRun, label: str, read: Leaf | StateNode, value: Any) -> 
     elif read.kind in ("number", "held", "array") or value is read.obj:
         return
     elif _is_like(run, read, value):
-        for edge in read.edges:
+        for edge in read.parts():
             yield from _changes(run, f"{label}[{edge.arg!r}]", edge.child, value[edge.arg])
     else:
         yield Change(read.label, read, value)

@@ -46,9 +46,9 @@ from ..state.libraries import ENVIRONMENT, LOCALE
 from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
 from ..state.own_items import base_of_items
 from ..state.pins import MISSING, Pins, can_change, lookup
-from ..state.state_graph import LENGTH, MAX_CONTENT, Edge, Leaf, StateGraph, StateNode
+from ..state.state_graph import LENGTH, MAX_CONTENT, VALUES, Edge, Leaf, StateGraph, StateNode
 from ..state.trust import Trust, hidden_state, impurity
-from ..state.values import is_leaf
+from ..state.values import Values, is_leaf
 from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
 from .files import WRITERS
@@ -280,11 +280,22 @@ class ReadLog:
         try:
             return self._edges[place]
         except KeyError:
+            if how == "item" and _place(owner, VALUES, None) in self._edges:
+                return value
             if self.over:
                 raise not_closed(f"`{label}`, which is read when the run is over") from None
             child, shown = self.visit(value, label) if type(value) not in NUMBERS else self._number(value, label)
             self._add(owner, Edge(how, arg, child), place, shown)
             return shown
+
+    def read_values(self, owner: StateNode, items: Collection[Any]) -> bool:
+        """Whether all *items* of a list or tuple are read at once: there are many, plain numbers or tuples of such."""
+        place = _place(owner, VALUES, None)
+        if place not in self._edges and not self.over and type(items) in (list, tuple):
+            values = Values.of(items)
+            if values is not None:
+                self._add(owner, Edge(VALUES, None, Leaf(values, True)), place, None)
+        return place in self._edges
 
     def _add(self, owner: StateNode, edge: Edge, place: Place, shown: Any) -> None:
         owner.edges.append(edge)

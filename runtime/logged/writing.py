@@ -220,6 +220,8 @@ class Writing:
         """The items of a list, tuple or dict outside, as the run gets them: a list or dict."""
         if isinstance(obj, dict):
             return {key: self.part(node, "key", key, item) for key, item in obj.items()}
+        if self.reads.read_values(node, obj):
+            return list(obj)
         return [self.part(node, "item", k, item) for k, item in enumerate(obj)]
 
     def append(self, obj: Any, value: Any) -> None:

@@ -34,8 +34,8 @@ from ...tracer.record.integers import limit_of
 from .data_objects import plain_form
 from .libraries import LibrarySetting
 from .own_items import CONTENTS, plain_items
-from .pins import MISSING, context_value, distinct_of, lookup
-from .state_graph import LENGTH, Edge, Leaf, StateGraph, StateNode
+from .pins import MISSING, SAME_ITEMS, context_value, distinct_of, lookup
+from .state_graph import LENGTH, VALUES, Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
     StateKey,
@@ -476,8 +476,18 @@ class _Emitter:
         source = f"{name}.values()" if node.kind == "dict" else name
         constant = self.constant(values)
         quick = f"{self.constant(all)}({self.constant(map)}({self.constant(operator.is_)}, {source}, {constant}))"
+        if type(node.obj) in (list, tuple):
+            quick = f"{self.cell(SAME_ITEMS)}({source}, {constant})"
         self.fail_if(f"not {quick} and not {self.constant(all_unchanged)}({source}, {constant})")
         return True
+
+    def values(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
+        """A long list or tuple of numbers has the same ones."""
+        assert isinstance(edge.child, Leaf)
+        values = edge.child.value
+        self.add(node.label, values.token)
+        quick = f"{self.cell(SAME_ITEMS)}({owner}, {self.constant(values.items)})"
+        self.fail_if(f"not {quick} and not {self.constant(values.same)}({owner})")
 
     def edge(self, owner: str, node: StateNode, edge: Edge, item: str | None = None) -> None:
         """Guard one part of *node*, which is *owner* in the checker, and the part *item*, if it has been read."""
@@ -589,7 +599,7 @@ _ITEMS = {"item", "element", "key"}  # which the pins may compare
 _PARTS: dict[str, Callable[[_Emitter, str, StateNode, Edge, str], None]] = {
     "attr": _Emitter.attribute, "const": _Emitter.fixed_part, "quiet": _Emitter.fixed_part,
     "noattr": _Emitter.no_attribute, "noitems": _Emitter.no_names, "class": _Emitter.class_part,
-    CONTENTS: _Emitter.own_items,
+    CONTENTS: _Emitter.own_items, VALUES: _Emitter.values,
 }  # fmt: skip
 
 

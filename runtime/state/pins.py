@@ -34,7 +34,7 @@ from ...tracer.record.float_errors import VARIABLE, raising, settings
 from ..launch.native import filled
 from ..launch.native_code import compile_functions
 from .trust import Trust
-from .values import distinct, identity, is_leaf, state_token, unchanged
+from .values import distinct, identity, is_leaf, same_items, state_token, unchanged
 
 _NEVER = -1  # no version is this
 # `self` is the address of a word with the address of these words: the address of the settings of floating-point errors;
@@ -177,6 +177,47 @@ repeated:
   call void $Py_IncRef(ptr $false)
   ret ptr $false
 distinct:
+  $hold_true
+  ret ptr $true
+}
+
+; of a list or tuple, and a tuple
+define ptr @tracegrad_items(ptr %self, ptr %args, i64 %n) {
+entry:
+  %now = load ptr, ptr %args
+  %known = load ptr, ptr %args[ptr 1]
+  %size = load i64, ptr %known[i8 $list_size]
+  %size.now = load i64, ptr %now[i8 $list_size]
+  %same.size = icmp eq i64 %size, %size.now
+  br i1 %same.size, label %sized, label %other
+sized:
+  %of.known = getelementptr i8, ptr %known, i64 $ob_item
+  %kind = load ptr, ptr %now[i8 $ob_type]
+  %is.tuple = icmp eq ptr %kind, $tuple
+  br i1 %is.tuple, label %in.tuple, label %in.list
+in.tuple:
+  %of.tuple = getelementptr i8, ptr %now, i64 $ob_item
+  br label %head
+in.list:
+  %of.list = load ptr, ptr %now[i8 $list_items]
+  br label %head
+head:
+  %of.now = phi ptr [ %of.tuple, %in.tuple ], [ %of.list, %in.list ]
+  br label %next
+next:
+  %k = phi i64 [ 0, %head ], [ %k.next, %one ]
+  %done = icmp eq i64 %k, %size
+  br i1 %done, label %same, label %one
+one:
+  %k.next = add i64 %k, 1
+  %item.now = load ptr, ptr %of.now[ptr %k]
+  %item.known = load ptr, ptr %of.known[ptr %k]
+  %same.item = icmp eq ptr %item.now, %item.known
+  br i1 %same.item, label %next, label %other
+other:
+  call void $Py_IncRef(ptr $false)
+  ret ptr $false
+same:
   $hold_true
   ret ptr $true
 }
@@ -471,6 +512,7 @@ def _store(cls: type) -> dict[str, Any]:
 #: Objects from which on a set takes less time than to compare each with each.
 _MANY = 100
 _few_distinct, _all_distinct = CellType(distinct), CellType(distinct)  # the first in machine code, once there is any
+SAME_ITEMS = CellType(same_items)  # in machine code, once there is any
 
 
 def distinct_of(count: int) -> CellType:
@@ -481,12 +523,14 @@ def distinct_of(count: int) -> CellType:
 @lru_cache(None)
 def _builtins() -> Callable[[object], Callable[..., Any]]:
     """The maker of a ``same`` of the address of a table."""
-    numbers = {name: cpython.offsets()[name] for name in ("ob_type", "ob_sval")}
-    objects = {"true": True, "false": False, "none": None, "errors": VARIABLE}
+    fields = ("ob_type", "ob_sval", "ob_item", "list_size", "list_items")
+    numbers = {name: cpython.offsets()[name] for name in fields}
+    objects = {"true": True, "false": False, "none": None, "errors": VARIABLE, "tuple": tuple}
     counted = "%count = load i64, ptr $true\n  %counted = add i64 %count, 1\n  store i64 %counted, ptr $true"
     hold = counted if sys.version_info < (3, 12) else ""  # a call would be a tenth of the time that there is
     addresses = {name: id(value) for name, value in objects.items()}
     text = filled(SAME.replace("$hold_true", hold), numbers, addresses, _FUNCTIONS)
-    same, each = compile_functions(text, ("tracegrad_same", "tracegrad_distinct"))
+    same, each, items = compile_functions(text, ("tracegrad_same", "tracegrad_distinct", "tracegrad_items"))
+    SAME_ITEMS.cell_contents = builtins_of(items, b"same_items", b"Whether a list holds the very objects.")(None)
     _few_distinct.cell_contents = builtins_of(each, b"distinct", b"Whether no two are one object.")(None)
     return builtins_of(same, b"same", b"Whether all that is pinned is as it was.")

@@ -16,6 +16,7 @@ from .libraries import LibrarySetting
 from .pins import Pins
 
 LENGTH = "length"  # the part of a list that its length is
+VALUES = "values"  # all items of a long list of numbers (``Values``)
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
 
 
@@ -44,6 +45,15 @@ class StateNode:
     def edge(self, how: str, arg: Any, child: Leaf | StateNode) -> None:
         self.edges.append(Edge(how, arg, child))
 
+    def parts(self) -> list[Edge]:
+        """The edges, one for each item where all were read at once."""
+        if all(edge.how != VALUES for edge in self.edges):
+            return self.edges
+        every = [enumerate(edge.child.value.items) for edge in self.edges if edge.how == VALUES]  # type: ignore[union-attr]
+        found = {k: Edge("item", k, Leaf(value, True)) for items in every for k, value in items}
+        found |= {edge.arg: edge for edge in self.edges if edge.how == "item"}
+        return [*found.values(), *[edge for edge in self.edges if edge.how not in ("item", VALUES)]]
+
 
 @dataclass(slots=True)
 class Edge:
@@ -55,7 +65,8 @@ class Edge:
     ``plain`` (the array that one in another form is),
     ``items`` (of an object of a subclass of ``list`` or ``dict``), ``element`` index (of a set), ``class`` (class,
     name), ``const`` (the part of an object
-    that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker), ``length``.
+    that can't change), ``import`` module name, ``quiet`` name (in the key, not in the checker), ``length``,
+    ``values`` (all items of a long list of numbers).
     """
 
     how: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import fractions
+import operator
 import pathlib
 import re
 import struct
@@ -18,6 +19,7 @@ import sys
 import types
 import uuid
 from collections.abc import Collection, Hashable, Iterable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -171,6 +173,58 @@ def all_unchanged(values: Any, expected: tuple) -> bool:
 
 def distinct(*objects: object) -> bool:
     return len(set(map(id, objects))) == len(objects)
+
+
+class Values:
+    """The items of a long list or tuple, plain numbers or tuples of such, which are compared at once."""
+
+    __slots__ = ("items", "kind", "token")
+
+    def __init__(self, items: tuple[Any, ...], kind: type) -> None:
+        self.items, self.kind, self.token = items, kind, _token_of_all(items, kind)
+
+    @classmethod
+    def of(cls, items: Collection[Any]) -> Values | None:
+        """Those of *items*; None where they are few, or no such numbers of one class."""
+        kinds = set(map(type, items))
+        kind = kinds.pop() if len(kinds) == 1 else None
+        if kind not in _LONG or not _LONG[kind] <= len(items) <= _MOST_VALUES:
+            return None
+        if kind is tuple and not (set(map(type, chain.from_iterable(items))) <= {int, float}):
+            return None
+        if kind is tuple and sum(map(len, items)) > _MOST_VALUES:
+            return None
+        if any(map(operator.ne, items, items)) or (kind is tuple and any(map(nans_in, items))):
+            return None
+        return cls(tuple(items), kind)
+
+    def same(self, now: Collection[Any]) -> bool:
+        """Whether a list or tuple has the same items."""
+        if len(now) != len(self.items) or set(map(type, now)) != {self.kind}:
+            return False
+        if self.kind is tuple:
+            return all_unchanged(now, self.items)
+        return not any(map(operator.ne, now, now)) and _token_of_all(tuple(now), self.kind) == self.token
+
+
+# Items from which on a list is compared at once.  Of a list that varies from call to call, each float may become a
+# number of the run, if it was read by itself (a heuristic).
+_LONG = {int: 256, tuple: 256, float: 2048}
+_MOST_VALUES = 2**20
+
+
+def _token_of_all(items: tuple[Any, ...], kind: type) -> Hashable:
+    if kind is tuple:
+        return state_token(items)
+    try:
+        return kind, np.array(items, np.int64 if kind is int else np.float64).tobytes()
+    except OverflowError:
+        return kind, items
+
+
+def same_items(now: Collection[Any], known: tuple[Any, ...]) -> bool:
+    """Whether a list or tuple holds the very objects *known*."""
+    return len(now) == len(known) and all(map(operator.is_, now, known))
 
 
 Partition = tuple[int, ...]

@@ -65,7 +65,7 @@ class LogText:
 
     def _follow(self) -> None:
         """Write all edges, each once its owner has been met."""
-        left = [(node, edge) for node in self._graph.nodes for edge in node.edges]
+        left = [(node, edge) for node in self._graph.nodes for edge in node.parts()]
         while left:
             later = []
             for node, edge in left:

@@ -241,8 +241,6 @@ class Iteration:
         self.length = marked.length
         result = self._finish(found, Wanted({}, stops=stops, go_on=go_on))
         if isinstance(result, Reason):
-            known = {var: form.at(marked.number, Affine(0)) for var, form in marked.forms.items()}
-            self.recorder.loops.known_forms.update(known)
             marked.stands_alone()
         return result
 

@@ -82,7 +82,12 @@ class Marked:
             tape.closed(self)
 
     def stands_alone(self) -> None:
-        """The iteration stands for itself alone."""
+        """The iteration, which is closed, stands for itself alone: its integers are those of the iteration around it,
+        if they follow from its number."""
+        around = self.recorder.open_loops[-1].forms if self.recorder.open_loops else {}
+        for var, form in self.forms.items():
+            alone = form.at(self.number, Affine(0))
+            (around if alone.slopes else self.recorder.loops.known_forms)[var] = alone
         for history in self.histories.values():
             history.leave()
 

@@ -108,7 +108,30 @@ def cholesky(a):
     return np.sum(np.log(np.diag(low))) + np.sum(low)
 
 
-PROGRAMS = [diagonal, bands, last_one, left, three, steps_of_two, cholesky]
+def chain(a):
+    """For spans of two the innermost loop has one iteration, which stands alone in that of ``i``."""
+    n, m = len(a), np.zeros(a.shape)
+    for span in range(2, n + 1):
+        for i in range(n - span + 1):
+            j, best = i + span - 1, np.inf
+            for k in range(i, j):
+                best = np.minimum(best, m[i, k] + m[k + 1, j] + a[i, k] ** 2 + a[k + 1, j])
+            m[i, j] = best
+    return np.sum(m * np.arange(1, n + 1))
+
+
+def left_at_once(a):
+    s = 0.0
+    for i in range(len(a) - 1):
+        for k in range(i, i + 2):
+            s = s * 0.9 + a[k, k] * a[i, k]
+            if k >= i:
+                break
+        s = s + a[i, k] * k
+    return s
+
+
+PROGRAMS = [diagonal, bands, last_one, left, three, steps_of_two, cholesky, chain, left_at_once]
 SIZES = [pytest.param(n, marks=pytest.mark.slow if n != 7 else ()) for n in (2, 3, 4, 5, 7, 12, 19)]
 
 

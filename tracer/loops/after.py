@@ -102,6 +102,10 @@ class After:
                 found._storage.owner = end._storage.owner
             elif type(end) is TracedArray and kind.shape and (taken or part or self.of.is_old(end._storage)):
                 found._storage.owner = OfLoop(self.of.loop)
+            frozen = self.of.recorder.chosen.frozen
+            if type(end) is TracedArray and id(end._storage) in frozen:
+                _, *choice = frozen[id(end._storage)]
+                frozen[id(found._storage)] = (found._storage, *choice)
             for history in self.of.marked.histories.values():
                 history.is_held |= id(end) in history.rows
             if id(end) in self.of.marked.rows:

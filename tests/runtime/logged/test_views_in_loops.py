@@ -186,3 +186,21 @@ def f(x):
         np.testing.assert_allclose(value, f(x), rtol=1e-10)
         move = np.array([1e-6, 0.0, 0.0])
         np.testing.assert_allclose(gradient[0], (f(x + move) - f(x - move)) / 2e-6, rtol=1e-6, atol=1e-8)
+
+
+CHOSEN = {  # in the loop, after it
+    "by data": ("if t > 0.1: z, u = u, z", "u[1] = 7.0"),
+    "by an element": ("if u[23 - j] > 0.6: z, u = u, z", "u[1] = t"),
+    "by the number": ("if j % 3 == 0: z, u = u, z", "z[0] = t; u[1] = 7.0"),
+    "one way": ("if t > 0.1: z = u", "z[0] = 7.0"),
+    "a view of it": ("if j % 3 == 0: z, u = u, z\n        b = z[:3]", "b += t"),
+}
+
+
+@pytest.mark.parametrize("shown", ["a = z[:2]", "a = z", "a = u[::-1]"])
+@pytest.mark.parametrize("name", CHOSEN)
+def test_what_shows_one_of_two_arrays_that_an_iteration_chooses_sees_its_writes(name, shown):
+    body, after = CHOSEN[name]
+    made = f"{MADE['traced']}; u = np.linspace(1, 0, 24) * x[1]; b = z; {shown}"
+    f = function(body, f"{after}; t = t + np.sum(u * z) + a[0] * 3.0 + b[1]", made)
+    check(f, compile_grad(f), rtol=1e-10, atol=1e-7)

@@ -3,6 +3,8 @@ after it."""
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from with_source import code_of
@@ -205,7 +207,7 @@ def part_of_a_plain_row_written_after(x):
 
 def parts_of_pairs(x):
     a = arrays(x)
-    for q, r in zip(a[:-1], a[1:], strict=True):
+    for q, r in itertools.pairwise(a):
         v, w = q[:2], r[1:]
     w += x[0]
     v *= 2.0

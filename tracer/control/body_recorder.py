@@ -16,7 +16,7 @@ import numpy as np
 
 from ..ir.aval import COMPLEX, INT, Aval
 from ..ir.errors import UnsupportedError
-from ..ir.graph import Atom, Graph, Lit, Pair, Var, any_complex, lanes, live_nodes, pairs_exist, read_vars
+from ..ir.graph import Atom, Graph, Guard, Lit, Pair, Var, any_complex, lanes, live_nodes, pairs_exist, read_vars
 from ..ir.primitive import Primitive
 from ..ir.refusals import Refusal
 from ..ops.closure_conversion import closed
@@ -25,7 +25,6 @@ from ..ops.indexing import GATHER
 from ..ops.shape import RESHAPE, take_slice
 from ..record.recorder import Recorder, as_complex
 from ..record.retry import chosen_anew
-from ..reroll.roll import roll
 
 _SAME_POSITION = frozenset({"reshape", "broadcast", "cast", "alias"})
 
@@ -45,14 +44,16 @@ class BodyRecorder(Recorder):
         self.span = length  # range of the step number, by which positions are bounded
         self.env, self.captured, self.prepares = parent.env, parent.captured, parent.prepares
         self.backend = parent.backend
+        self.open_loops, self.loops, self.taught = parent.open_loops, parent.loops, parent.taught
         self.differentiates, self.differentiated = parent.differentiates, parent.differentiated
         self.choices = parent.choices
         self.row = Var(Aval(INT, (), weak=True))  # the number of the step's row
         self.own: set[Var] = {self.row}
         self.affine: dict[Var, tuple[int, int]] = {self.row: (1, 0)}  # Var: (a, b) where it is a * row + b
         self.rows: dict[tuple[Var, int, int], Var] = {}  # (array from outside, a, b): its row
-        self.checks: list[Atom] = []  # bools that have to hold in every step
-        self.relied: list[Callable[[], Exception]] = []  # the errors of those that are of no indices
+        self.relied: dict[Atom, Callable[[], Exception]] = {}  # the errors of checks that are of no indices
+        if length:
+            self.loops.int_ranges[self.row] = 0, length - 1
 
     def fresh(self, aval: Aval) -> Var:
         """A further input of the body."""
@@ -118,7 +119,7 @@ class BodyRecorder(Recorder):
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         known = self.affine.get(atom) if isinstance(atom, Var) else None
         if known is None or not self.span:
-            return None
+            return super().range_of(atom)
         ends = (known[1], known[0] * (self.span - 1) + known[1])
         return min(ends), max(ends)
 
@@ -141,10 +142,15 @@ class BodyRecorder(Recorder):
         assert self.parent is not None
         if atom.aval.is_complex:
             return as_complex([self.guard(x, kind) for x in lanes(atom)], atom.aval)[()]
+        if self.open_loops and (known := self.open_loops[-1].answer(atom)) is not None:
+            return np.bool_(known)
         if isinstance(atom, Var) and atom in self.own:
             if kind == "index" and atom.aval.dtype.kind == "b":
-                self.checks.append(atom)
+                self._check(atom, kind)
                 return True
+            if (now := self._now(atom)) is not None:  # of this iteration alone
+                self.open_loops[-1].refuse(Refusal.LOOP_ANSWERS(site=self.site()))
+                return now[()]
             site, outermost = self.site(), self.outermost()
             choices = self.choices if kind == "bool" and outermost.repeatable else None
             if choices is not None and site is not None and choices.want((site.file, site.line)):
@@ -157,19 +163,55 @@ class BodyRecorder(Recorder):
 
     def rely(self, condition: Atom, error: Callable[[], Exception]) -> None:
         if isinstance(condition, Var) and condition in self.own:
-            self.checks.append(condition)
-            self.relied.append(error)
+            self.relied.setdefault(condition, error)
+            self._check(condition, "linalg")
             return
         assert self.parent is not None
         self.parent.rely(condition, error)
+
+    # ---- what has to hold in every step ------------------------------------------------------------------------
+
+    @property
+    def checks(self) -> list[Atom]:
+        """Bools that have to hold in every step."""
+        return [guard.atom for guard in self.guards]
+
+    def _check(self, atom: Atom, kind: str) -> None:
+        self.add_guard(Guard(atom, np.True_, kind, self.site(), len(self.nodes)))
+
+    def add_guard(self, guard: Guard) -> None:
+        assert self.parent is not None
+        if guard.atom in self.own:
+            super().add_guard(guard)
+        else:
+            self.parent.add_guard(guard)
+
+    def holds(self, flag: Atom, conditions: Sequence[Atom]) -> bool:
+        assert self.parent is not None
+        if flag not in self.own:
+            return self.parent.holds(flag, conditions)
+        if all(condition in self.relied for condition in conditions):
+            self.relied[flag] = self.relied[conditions[0]]
+        return True
+
+    def error(self, of_index: Callable[[], Exception]) -> Callable[[], Exception]:
+        """The error where a check does not hold, *of_index* where one may be of an index."""
+        every = [self.relied.get(check, of_index) for check in self.checks]
+        return of_index if of_index in every else every[0]
 
     def value(self, atom: Atom) -> Any:
         if atom.aval.is_complex:
             return as_complex([self.value(x) for x in lanes(atom)], atom.aval)
         if isinstance(atom, Var) and atom in self.own:
+            if (now := self._now(atom)) is not None:
+                return now
             raise UnsupportedError.here(f"this asks for the value {self.hint.format(self.what)}")
         assert self.parent is not None
         return self.parent.value(atom)
+
+    def _now(self, atom: Atom) -> np.ndarray | None:
+        """The value of *atom* in the iteration of a Python loop that is recorded, if it is a position there."""
+        return self.open_loops[-1].now(atom) if self.open_loops else None
 
     def values(self, atoms: Sequence[Atom]) -> list[Any] | None:
         assert self.parent is not None
@@ -187,7 +229,6 @@ class BodyRecorder(Recorder):
 
     def close(self, carries: Sequence[Var], xs: dict[Var, Atom], outputs: Sequence[Atom]) -> ClosedBody:
         """The body as a graph.  *xs*: the row and the array for each operand that is stepped through."""
-        roll(self, outputs)  # Python loops within the body
         nodes = live_nodes(self.nodes, outputs)
         for node in nodes:
             if runs_python(node):

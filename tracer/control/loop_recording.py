@@ -192,10 +192,9 @@ def finish_loop(
                 inside = bool(parent.guard(found.pop(count), "index"))
             except IndexError:  # NumPy, while it looked
                 inside = False
-            if not inside and len(body.relied) == len(body.checks):
-                raise body.relied[0]()
             if not inside:
-                raise BadIndexError.here(f"an index in the body of {body.what} is out of bounds in some step")
+                index = f"an index in the body of {body.what} is out of bounds in some step"
+                raise body.error(lambda: BadIndexError.here(index))()
     return put_together(found, like)
 
 

@@ -51,7 +51,7 @@ class FunctionRecorder(BodyRecorder):
         if not self.checks:
             return [], None
         error = lambda: BadIndexError.here(f"an index in {function} is out of bounds", site)  # noqa: E731
-        return [reduce(F.logical_and, self.checks)], self.relied[0] if len(self.relied) == len(self.checks) else error
+        return [reduce(F.logical_and, self.checks)], self.error(error)
 
 
 class SubProgram:

@@ -77,8 +77,7 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
         with building(recorder):
             _take_out(parts)
             found, flags = make_loop(parts, conditions)
-            with recorder.stand_ins.asking():
-                done = all(recorder.value(flag) for flag in flags)
+            done = all(recorder.holds(flag, conditions) for flag in flags)
             if not done:
                 return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
             found.told = (told, line) if found.asks else None

@@ -46,6 +46,7 @@ MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop nod
 def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
     """The object for a loop over *iterable*, which *loop* describes."""
     source = None
+    recorder = recorder.in_force()
     if can_mark(recorder, loop):
         forget_left_loops(recorder)
         source = source_of(recorder, iterable)
@@ -55,8 +56,9 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
 
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:
-    """Whether iterations can be marked here: not in the body of a scan, say, which has a recorder of its own."""
-    plain = current_recorder() is recorder and recorder.parent is None and not recorder.arms
+    """Whether iterations can be marked here."""
+    whole = recorder.outermost()
+    plain = current_recorder() is recorder and not whole.arms and (recorder is whole or not whole.of_tensors)
     return plain and not getattr(loop, "has_yield", False) and id(loop) not in recorder.taught.plain_loops
 
 

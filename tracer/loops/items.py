@@ -24,6 +24,7 @@ from .positions import Affine, bounds
 def item(recorder: Recorder, container: Any, index: Any) -> Any:
     """``container[index]``."""
     if recorder.open_loops:
+        recorder = recorder.in_force()
         if type(container) is TracedArray:
             return _view(recorder, container, index)
         if isinstance(container, np.ndarray) and _is_traced(index) and type(container) in (np.ndarray, MadeArray):
@@ -76,6 +77,7 @@ def _from_the_end(recorder: Recorder, container: list[Any], index: Any) -> Any:
 def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) -> bool:
     """Whether ``container[index] = value`` is an assignment of the next element of a list that a loop fills; then it is
     done."""
+    recorder = recorder.in_force()
     marked: Marked = recorder.open_loops[-1]
     history = _history(recorder, container)
     index = index.array() if type(index) is TracedInt else index
@@ -111,7 +113,7 @@ def _goes_round(marked: Marked, index: TracedArray) -> bool:
 def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:
     """``container[index] = value``."""
     if recorder.open_loops and type(container) is TracedArray:
-        index = without_slices(recorder, index, container.aval.shape)
+        index = without_slices(recorder.in_force(), index, container.aval.shape)
     container[index] = value
 
 

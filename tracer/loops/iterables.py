@@ -256,6 +256,7 @@ def symbolic_range(recorder: Recorder, *args: Any) -> Any:
     """``range(*args)``, where integers that follow from the numbers of open loops are among *args*."""
     if not recorder.open_loops or not any(type(x) is TracedArray for x in args):
         return range(*args)
+    recorder = recorder.in_force()
     marked: Marked = recorder.open_loops[-1]
     forms = [marked.form(x.atom) if type(x) is TracedArray else Affine(x) for x in args]
     step = forms[2].constant if len(forms) > 2 and forms[2] is not None else 1
@@ -274,7 +275,7 @@ def symbolic_range(recorder: Recorder, *args: Any) -> Any:
 
 def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | None:
     """The source that *iterable* is, which is not consumed; None where it is not known to be one."""
-    kind = type(iterable)
+    kind, recorder = type(iterable), recorder.in_force()
     if kind is range:
         return Counts(Affine(iterable.start), iterable.step, Affine(len(iterable)), iterable.start)
     if kind is SymbolicRange:

@@ -196,8 +196,9 @@ class Iteration:
         if type(value) is not TracedArray or not value.aval.weak or value.aval.dtype.kind != "i":
             return None
         form = self.marked.form(value.atom)
-        if form is None and self.recorder.open_loops == [self.marked] and value.atom in self.recorder.loops.int_ranges:
-            return Affine(0, {value.atom: 1})  # it goes on from there
+        known = value.atom in self.recorder.loops.int_ranges and self.recorder.parent is None
+        if form is None and known and self.recorder.open_loops == [self.marked]:
+            return Affine(0, {value.atom: 1})  # type: ignore[dict-item]  # it goes on from there
         return form
 
     def _leaf(self, value: Any) -> StartNumber:

@@ -5,10 +5,13 @@ questions.  While it runs the recorder asks it for bounds of positions, and tell
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Mapping
 from types import FrameType, MappingProxyType
 from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
 
 from ..ir.aval import INT, Aval
 from ..ir.graph import Atom, Lit, Node, Pair, Var, lanes
@@ -41,9 +44,9 @@ class Marked:
 
     def __init__(self, recorder: Recorder, length: Affine | None, frame: FrameType) -> None:
         recorder.settle_premise()
-        recorder.iterations += 1
+        recorder.loops.iterations += 1
         self.recorder, self.length, self.frame = recorder, length, frame
-        self.serial = recorder.iterations
+        self.serial = recorder.loops.iterations
         self.site = recorder.site()
         self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
         self.carries: list[CarriedSymbol] = []
@@ -148,12 +151,15 @@ class Marked:
 
     def node_of(self, atom: Atom) -> Node | None:
         """The node that makes *atom*."""
-        nodes = self.recorder.nodes
-        at = self.recorder._producers.index(nodes).get(atom) if isinstance(atom, Var) else None
-        if at is None or at >= len(nodes):
-            return None
-        node = nodes[at]
-        return node if any(out is atom for out in node.outs) else None  # else it was cut out of the recording
+        recorder: Recorder | None = self.recorder if isinstance(atom, Var) else None
+        while recorder is not None:
+            nodes = recorder.nodes
+            at = recorder._producers.index(nodes).get(atom)  # type: ignore[arg-type]
+            if at is not None and at < len(nodes):
+                node = nodes[at]
+                return node if any(out is atom for out in node.outs) else None  # else it was cut out of the recording
+            recorder = recorder.parent
+        return None
 
     def range_of(self, atom: Atom) -> tuple[int, int] | None:
         for loop in self.recorder.open_loops:
@@ -176,6 +182,23 @@ class Marked:
             return None
         found = answer(node.prim.name, left, right, self.recorder.open_loops)
         return self._limited(node.prim.name, left.plus(right, -1)) if found is None and asked else found
+
+    def now(self, atom: Atom) -> np.ndarray | None:
+        """The value of *atom* in this iteration, where it is a position, or compares two; else None."""
+        node, form = self.node_of(atom), self.form(atom)
+        if form is not None:
+            found: Any = self._position(form)
+        elif node is None or node.prim.name not in COMPARISONS:
+            return None
+        else:
+            left, right = [self.form(x) for x in node.inputs]
+            apart = None if left is None or right is None else self._position(left.plus(right, -1))
+            found = None if apart is None else getattr(operator, node.prim.name)(apart, 0)
+        return None if found is None else np.full(atom.aval.shape, found, atom.aval.dtype)
+
+    def _position(self, form: Affine) -> int | None:
+        """*form* in this iteration, where the numbers of all loops are 0."""
+        return form.offset if form.slopes.keys() <= {loop.number for loop in self.recorder.open_loops} else None
 
     def _limited(self, name: str, form: Affine) -> bool | None:
         """The answer that the comparison *name* of *form* with 0 gives in this iteration; the loop is made of those

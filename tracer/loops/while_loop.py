@@ -35,6 +35,7 @@ from .quiet import Quiet
 
 def begin_while(recorder: Recorder, loop: Any) -> WhileLoop:
     """The object for a loop that *loop* describes."""
+    recorder = recorder.in_force()
     forget_left_loops(recorder)
     return WhileLoop(recorder, loop, can_mark(recorder, loop))
 
@@ -131,8 +132,10 @@ class WhileLoop(BoundNames):
         truth = reshape(condition.atom, ())
         if truth.aval.dtype.kind != "b":
             truth = F.ne(truth, like(0, truth))
+        if count is not None or self.recorder.parent is not None:  # a body may ask nothing of its own values
+            return count is None and bool(condition)
         with self.recorder.stand_ins.asking():
-            if count is not None or not self.recorder.value(truth):
+            if not self.recorder.value(truth):
                 return False
         self.go_on = truth
         return True

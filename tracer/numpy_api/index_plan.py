@@ -239,7 +239,8 @@ class Access:
         """Slices and 0-d traced integers: the base is a view, nothing is advanced."""
         self.items = []
         recorder = require_recorder("indexing")
-        together = bool(recorder.open_loops)  # in a loop, an element is to be one position
+        loops = recorder.open_loops
+        together = bool(loops) and loops[-1].recorder is recorder  # in a loop, an element is to be one position
         basic: list[Any] = []
         axes: list[int] = []
         places: list[Atom] = []

@@ -596,7 +596,7 @@ class TracedArray(metaclass=_StandIn):
         take, found = recorder.int_of, None
         self._check_one_element("int")
         here = self._atom.aval.dtype.kind in "iu" and current_recorder() is recorder
-        if here and recorder.open_loops:
+        if here and recorder.open_loops and recorder.parent is None:
             found = recorder.loops.int_in_loop(recorder, self.atom)
         if found is None and take is not None and here:
             found = take(self.atom)

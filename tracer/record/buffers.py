@@ -37,7 +37,7 @@ class Storage:
         self, atom: Atom, owner: str | None = None, *, c_order: bool = False, array0d: bool = False, home: Any = None
     ):
         self.home = home  # the recording in which the buffer was made: the body of a loop must not write into others
-        self.born = 0 if home is None else home.iterations  # before which marked iterations it was made
+        self.born = 0 if home is None else home.loops.iterations  # before which marked iterations it was made
         self.atom = atom
         self.owner = owner
         self.version = 0

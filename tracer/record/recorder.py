@@ -118,7 +118,6 @@ class Recorder(RunSettings, Builder):
         self.handed: list[Any] = []  # objects that libraries were given, with traced values in them
         self.parent: Recorder | None = None  # the recording around that of a loop's body (body_recorder.py)
         self.open_loops: list[Any] = []  # marked iterations of the user's loops, the innermost last (loops/for_loop.py)
-        self.iterations = 0  # the number of iterations that were marked: what was made before one bears a lower one
         self.loops = LoopState()
         self.taught = Taught()
 
@@ -404,6 +403,11 @@ class Recorder(RunSettings, Builder):
                 raise error
             self.add_guard(Guard(premise, np.True_, "bool", site, len(self.nodes), said=_PRESUMED))
 
+    def holds(self, flag: Atom, conditions: Sequence[Atom]) -> bool:
+        """Whether *flag*, on which a guard is put, says that the *conditions* hold in all iterations of a loop."""
+        with self.stand_ins.asking():
+            return bool(self.value(flag))
+
     def add_guard(self, guard: Guard) -> None:
         """Let the run rest on *guard*, which holds in it."""
         if self._guarded.setdefault((guard.atom, guard.kind), guard) is guard:
@@ -546,6 +550,11 @@ class Recorder(RunSettings, Builder):
     def outermost(self) -> Recorder:
         """The recording around all others."""
         return self if self.parent is None else self.parent.outermost()
+
+    def in_force(self) -> Recorder:
+        """The recorder of what is recorded now: this one, or that of a body within it."""
+        current = current_recorder()
+        return current if current is not None and current.outermost() is self else self
 
     def again(self, raised: Retry) -> None:
         """End the run by *raised*, if it is one that can be made again."""

@@ -35,7 +35,7 @@ class RowStorage(Storage):
         self.owner = None
         self.version = 0
         self.c_order, self.array0d = like.known_c_order(), class_of(like) is np.ndarray
-        self.home, self.born = home, 0 if home is None else home.iterations
+        self.home, self.born = home, 0 if home is None else home.loops.iterations
 
     @property
     def atom(self) -> Atom:  # type: ignore[override]

@@ -36,7 +36,7 @@ def roll(recorder: Recorder, roots: Sequence[Atom], *, guarded: bool = True) -> 
     refusals = list(dict.fromkeys(found.refusals))
     recorder.notes += [reason.within("not-rolled: ") for reason in refusals[:MOST_NOTES]]
     if not found.repeats:
-        if recorder.iterations:  # of loops over symbols
+        if recorder.loops.iterations:  # of loops over symbols
             _tell(recorder)
         return False
     fold = Rewriter(items, found, roots, recorder.const, dict(recorder.consts), sites)

@@ -188,7 +188,7 @@ class _Region:
                 site, what = user_site(), self.what
                 held = [functools.reduce(_both, body.checks)]
                 index = lambda: BadIndexError.here(f"an index in the {what} is out of bounds", site)  # noqa: E731
-                self.error = body.relied[0] if len(body.relied) == len(body.checks) else index
+                self.error = body.error(index)
             else:
                 held = []
         with building(self.recorder):

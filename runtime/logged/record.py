@@ -476,12 +476,16 @@ def check(run: LoggedRun, recorder: Recorder, out: Any, labels: dict[Any, str], 
 
 def _check_result(run: LoggedRun, out: Any, name: str) -> None:
     """An error unless the result consists of values and of what can be made again."""
-    stack, arrays = [out], []
+    stack: list[tuple[Any, frozenset[int]]] = [(out, frozenset())]  # with the ids of what it is in
+    arrays = []
     while stack:
-        value = stack.pop()
+        value, around = stack.pop()
         kind = type(value)
         if kind in (list, tuple, dict):
-            stack += value.values() if kind is dict else value
+            if id(value) in around:
+                raise run.refuse("a result that is in itself")
+            around |= {id(value)}
+            stack += [(part, around) for part in (value.values() if kind is dict else value)]
         elif kind is np.ndarray:
             if not value.flags.writeable:
                 raise run.refuse("an array from outside in the result")

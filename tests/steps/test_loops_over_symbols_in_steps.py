@@ -412,3 +412,31 @@ def test_a_refusal_is_told():
     for _ in range(2):
         np.testing.assert_allclose(compiled(tensor(0, FEW, 4, 5)).numpy(), step(tensor(0, FEW, 4, 5)).numpy())
     assert "has other answers in other iterations" in compiled.explain(level="all")
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3, 20])
+@pytest.mark.parametrize("nested", [False, True])
+def test_what_only_the_first_iterations_read_has_no_grad(iterations, nested):
+    rng = np.random.default_rng(3)
+    x, start = torch.tensor(rng.normal(size=(20, 3, 4))), rng.normal(size=(4, 4))
+
+    def grads(wrap):
+        w, v = (torch.tensor(start, requires_grad=True) for _ in range(2))
+
+        def step(x):
+            w.grad = v.grad = None
+            g, h = torch.tanh(x[0] @ w), x[0]
+            for i in range(iterations):
+                for row in x[:17] if nested else [x[i]]:
+                    h, g = g * 0.3, torch.tanh(row @ v) * 0.3
+            ((h * h).sum() + g.sum()).backward()
+
+        run = wrap(step)
+        for _ in range(3):
+            run(x)
+        return [None if t.grad is None else t.grad.numpy() for t in (w, v)]
+
+    for found, wanted in zip(grads(torch.compile), grads(lambda step: step), strict=True):
+        assert (found is None) == (wanted is None)
+        if wanted is not None:
+            np.testing.assert_allclose(found, wanted, rtol=1e-12)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..tensors.capture import Capture
@@ -13,12 +13,14 @@ from ..tensors.op import EagerOp, aval_of, splice
 from ..tensors.ops_index import ALIAS
 from ..tensors.tensor import Tensor, origins, raw
 from ..tracer.ir.graph import Atom, Graph, Node, Pair, Var
-from ..tracer.ir.primitive import PRIMITIVES
+from ..tracer.ir.primitive import LOOP, PRIMITIVES
+from ..tracer.ops.control import loop_view
 from ..tracer.ops.elementwise import CAST
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 from .taped_iteration import TapedIteration
 
 _ALIAS = PRIMITIVES["alias"]
+_MOST_STEPS = 16  # iterations of a loop whose carries are followed one by one
 
 
 class UntapedError(Exception):
@@ -94,8 +96,10 @@ def _node(
     """The node of the tape that leads from *results*, whose atoms are *outputs*, to *edges*."""
     nodes, inputs = _part(capture.recorder.nodes, outputs, edges, plain)
     met = {edges[plain(x)].key for x in inputs if plain(x) in edges}
-    inputs += [x for x, edge in edges.items() if edge.key not in met and isinstance(x, Var)]  # whose gradient is 0
-    found = [edges.get(plain(x), _NOWHERE) for x in inputs]
+    counts = _behind(nodes, outputs)
+    found = [edges.get(plain(x), _NOWHERE) if x in counts else _NOWHERE for x in inputs]
+    zeros = [x for x, edge in edges.items() if edge.key not in met and isinstance(x, Var)]  # whose gradient is 0
+    inputs, found = [*inputs, *zeros], [*found, *[edges[x] for x in zeros]]
     op = LoopOp(Graph(inputs, nodes, list(outputs)))
     return node_class(op.name)(
         op, (), tuple([edge.edge for edge in found]), tuple([edge.out for edge in found]),
@@ -186,6 +190,36 @@ def _part(
             read.update((x, None) for x in node.inputs if isinstance(x, Var))
     made = {x for node in found for x in node.outs}
     return found[::-1], [x for x in read if x not in made]
+
+
+def _behind(nodes: Sequence[Node], outputs: Iterable[Atom]) -> set[Atom]:
+    """The values on which *outputs* depend: not the one with which a loop begins what each iteration but the first has
+    from elsewhere (`a, b = b, f(row)`)."""
+    found = set(outputs)
+    for node in reversed(nodes):
+        if not found.isdisjoint(node.outs):
+            known = node.prim.kind == LOOP and len(node.inputs) == len(node.params["body"].inputs)
+            found.update(_behind_loop(node, found) if known else node.inputs)
+    return found
+
+
+def _behind_loop(node: Node, after: Container[Atom]) -> list[Atom]:
+    """The operands of a loop on which those of its results that are in *after* depend."""
+    view = loop_view(node)
+    rows = [row for row, out in zip(view.rows, view.stacked, strict=True) if out in after]
+    starts, read = {k for k, out in enumerate(view.finals) if out in after}, set[Atom]()
+    for _ in range(min(node.params["length"], _MOST_STEPS)):
+        now = _behind(view.body.nodes, [*[view.ends[j] for j in starts], *rows])
+        before, starts = starts, {j for j, x in enumerate(view.inner.carries) if x in now}
+        read |= now
+        if starts == before:
+            break
+    else:
+        if node.params["length"] > _MOST_STEPS:
+            return list(node.inputs)
+    begin = [x for j, x in enumerate(view.outer.carries) if j in starts]
+    inner, outer = [*view.inner.consts, *view.inner.xs], [*view.outer.consts, *view.outer.xs]
+    return [*begin, *[x for x, own in zip(outer, inner, strict=True) if own in read]]
 
 
 def _freed_node(end: LoopEnd) -> TapeNode:

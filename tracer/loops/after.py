@@ -109,7 +109,7 @@ class After:
             for history in self.of.marked.histories.values():
                 history.is_held |= id(end) in history.rows
             if id(end) in self.of.marked.rows:
-                freeze(self.of.recorder, self.of.marked.rows[id(end)].items)
+                freeze(self.of.recorder, self.of.marked.rows[id(end)].items, self.of.loop)
         return found
 
     def _last(self, name: Any, value: Any) -> Callable[[LoopResults], Any] | Reason:

@@ -17,11 +17,11 @@ from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, Var, strong
 from ..ops.elementwise import F, broadcast_to, cast
 from ..ops.shape import reshape, zeros
-from ..record.array import A_PART, FUNCTIONS, TracedArray, class_of, constant, wrap, wrap_array
+from ..record.array import FUNCTIONS, TracedArray, class_of, constant, wrap, wrap_array
 from ..record.buffers import PickStep
 from ..record.recorder import Recorder
 from ..record.stacked_rows import are_rows, rows_of
-from .list_rows import freeze
+from .list_rows import OfLoop, freeze
 from .positions import Affine, bounds
 from .row_writes import value_of
 from .values import Changeable, Like, Parts, alike, atom_of, put_together, taken_apart
@@ -230,9 +230,9 @@ class History:
                 self.numbers.add(atom)
             return wrap(cast(atom, kind.dtype, weak=True) if kind.weak else atom)
         found = wrap_array(atom, c_order=kind.c_order)
-        found._storage.owner = A_PART
+        found._storage.owner = OfLoop(self.marked.statement)
         self.rows[id(found)] = found
-        freeze(self.marked.recorder, self.before)
+        freeze(self.marked.recorder, self.before, self.marked.statement)
         return found
 
     def noted(self, element: Any) -> Any:
@@ -266,7 +266,7 @@ class History:
         """The iteration stands for itself: arrays that were read of the list are those that are in it."""
         self._catch_up()
         if self.rows:
-            freeze(self.marked.recorder, _arrays_in(self.target))
+            freeze(self.marked.recorder, _arrays_in(self.target), self.marked.statement)
 
     # ---- when a loop node is made ----------------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ class History:
         if isinstance(self.pattern, Like) and self.filling is None and not self.has_floats:
             are_rows(columns[0], self.target[: self.first])
         if self.is_held:
-            freeze(home, [*self.before, *[x for column in columns for x in column]])
+            freeze(home, [*self.before, *[x for column in columns for x in column]], self.marked.statement)
         return columns
 
     def extend(self, columns: Sequence[Sequence[Any]]) -> None:

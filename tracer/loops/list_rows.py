@@ -69,16 +69,17 @@ def row_of_list(recorder: Recorder, row: TracedArray, items: Sequence[Any], form
 
 def part_of_list(recorder: Recorder, row: TracedArray, items: Sequence[Any]) -> TracedArray:
     """The array with the value of *row*, which is that of one of the arrays *items*; data decides which."""
-    row._storage.owner = A_PART
-    freeze(recorder, items)
+    statement = recorder.open_loops[-1].statement if recorder.open_loops else None
+    row._storage.owner = A_PART if statement is None else OfLoop(statement)
+    freeze(recorder, items, statement)
     return row
 
 
-def freeze(recorder: Recorder, items: Iterable[Any]) -> None:
-    """The arrays *items* may not be written any more."""
+def freeze(recorder: Recorder, items: Iterable[Any], statement: Any) -> None:
+    """The arrays *items*, of which the loop of this *statement* has parts, may not be written any more."""
     for item in items:
         if type(item) is TracedArray and class_of(item) is np.ndarray and item._storage.owner is None:
-            item._storage.owner = A_PART
+            item._storage.owner = A_PART if statement is None else OfLoop(statement)
     note_plain(recorder, items)
 
 

@@ -10,13 +10,13 @@ import numpy as np
 from ..ir.graph import Atom, Pair, lanes
 from ..ir.refusals import Reason, Refusal
 from ..ops.shape import concat, reshape
-from ..record.array import A_PART, TracedArray, class_of, to_atom
+from ..record.array import TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of, stand_in
 from .after import After
 from .histories import History
 from .holders import HOLDERS, array_of
 from .identities import unmarked
-from .list_rows import freeze
+from .list_rows import OfLoop, freeze
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
@@ -236,7 +236,7 @@ class Lists:
             known = self._from_before(value, earlier)
             stand_in(rows, known)
             if id(value) in self.marked.rows and len(known) < len(rows):
-                freeze(self.home, [*self.marked.rows[id(value)].items, *rows])
+                freeze(self.home, [*self.marked.rows[id(value)].items, *rows], self.marked.statement)
         return rows
 
     def _from_before(self, value: Any, earlier: Sequence[Any]) -> dict[int, Any]:
@@ -254,7 +254,7 @@ class Lists:
         last = self.after.memo.get(id(value))
         if value._steps:
             for row in rows:
-                row._storage.owner = A_PART
+                row._storage.owner = OfLoop(self.marked.statement)
         if last is not None and class_of(value) is np.ndarray and len(rows) >= -k:
             storage = rows[k]._storage
             storage.atom, storage.owner, last._storage = last._storage.atom, last._storage.owner, storage

@@ -378,14 +378,14 @@ def for_parts(recorder: Recorder, array: np.ndarray) -> TracedArray:
 def part_taken(recorder: Recorder, array: np.ndarray, part: TracedArray) -> TracedArray:
     """*part* of what is in the place of a plain *array*; of a view it is noted what the array is now."""
     if part._steps:
-        recorder.outermost().parts_taken.setdefault(id(array), (array, np.array(array)))
+        recorder.outermost().loops.parts_taken.setdefault(id(array), (array, np.array(array)))
     return part
 
 
 def check_parts(recorder: Recorder) -> None:
     """Have the run made again if a plain array has changed of which a part was taken at a traced position: these are
     in ``parts_taken``, with copies of what they were."""
-    for array, before in recorder.parts_taken.values():
+    for array, before in recorder.loops.parts_taken.values():
         if array.tobytes() != before.tobytes():
             refuse_write(array, "an assignment after a part was taken at a traced position")
 

@@ -95,7 +95,6 @@ class Recorder(RunSettings, Builder):
         self.outside: dict[Var, frozenset[Var]] = {}  # inputs that no gradient is taken of -> the captured ones behind
         self.answered = OutsideAnswers()
         self.guessed: list[Any] = []  # calls whose arrays are traced ones by a guess (made_arrays.py)
-        self.parts_taken: dict[int, tuple[Any, Any]] = {}  # as of ``check_parts``, by id
         self.made: list[Any] = []  # weak references to plain arrays that such a run has made (made_arrays.py)
         self.needed: Retry | None = None  # raised in the function, whatever became of it
         self._producers = Producers()

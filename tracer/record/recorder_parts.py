@@ -42,7 +42,8 @@ class LoopState(Part):
     integer is in a marked iteration.  ``marked_values``: by id, values with
     which marked iterations began (each, the one in whose place it stood).  ``made_anew``: by id, containers that others
     stand for, these, and the loops.  ``lessons``: of runs of loop statements, for the next ones.  ``plain_rows``: by
-    id, plain arrays for which rows have stood, their contents, and the loop statements.  ``iterations``: the number of
+    id, plain arrays for which rows have stood, their contents, and the loop statements.  ``parts_taken``: by id, plain
+    arrays of which a part was taken at a traced position, and copies of them then.  ``iterations``: the number of
     those that were marked; what was made before one bears a lower number."""
 
     spots: dict[Var, Any] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class LoopState(Part):
     made_anew: dict[int, Any] = field(default_factory=dict)
     lessons: dict[Any, Any] = field(default_factory=dict)
     plain_rows: dict[int, tuple[np.ndarray, bytes, Any]] = field(default_factory=dict)
+    parts_taken: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     iterations: int = 0
 
 

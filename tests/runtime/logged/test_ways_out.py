@@ -3,8 +3,12 @@ and loops that stop at questions count their iterations."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from small_worlds import as_in_python
+
+from tracegrad import compile_grad
+from tracegrad.tracer.ir.errors import UnsupportedError
 
 GENERATORS = """
 def guarded():
@@ -62,3 +66,23 @@ def test_iterations_of_a_loop_that_stops(name):
 def test_all_names_are_read_in_a_loop(called):
     """So each is live, and the loop binds its target itself."""
     as_in_python(f"for j in range(18):\n    if j == 2:\n        n = n + len({called})\n    s = s + 0.5 * j")
+
+
+def of_its_own(x):
+    found = {"n": x[0]}
+    found["found"] = found
+    return [found]
+
+
+def of_the_outside(x, tree={"a": {"n": 0.5}, "rows": [[1.0], [2.0]]}):  # noqa: B006
+    tree["a"]["again"] = tree["a"]
+    tree["rows"][0][0] = x[0]
+    return tree
+
+
+@pytest.mark.parametrize("f", [of_its_own, of_the_outside])
+def test_a_result_that_is_in_itself_is_refused(f):
+    compiled = compile_grad(f)
+    with pytest.raises(UnsupportedError, match="to be read later"):
+        for k in range(2):
+            compiled(np.ones(3) * k)

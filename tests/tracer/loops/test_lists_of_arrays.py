@@ -241,12 +241,22 @@ def part_where_data_ends(x):
     return np.sum(w) + total(a)
 
 
+def of_a_list_that_is_filled(x):
+    a = [x[:3] * 1.0]
+    for k in range(25):
+        a.append(np.tanh(a[k // 2] * 0.9))
+        w = a[k // 2][1:]
+    w += x[0]
+    return total(a)
+
+
 EVERY = (
     written_by_name, written_by_index, plain_arrays_written, written_in_pairs, written_from_the_end, values_of_a_dict,
     name_written_after, array_written_after, carried_name, two_back, carried_name_written, appended,
     appended_in_another_order, appended_in_turn, left_where_data_decides, other_name_in_the_loop, within_another_loop,
     first_iteration_apart, plain_array_changed_after, part_of_a_row_written_after, part_of_a_plain_row_written_after,
     parts_of_pairs, part_of_the_row_before, part_of_a_row_at_a_place, part_where_data_ends,
+    of_a_list_that_is_filled,
 )  # fmt: skip
 
 
@@ -259,6 +269,13 @@ def test_an_array_of_a_list_is_one_object(f):
             np.testing.assert_allclose(value, f(x), rtol=1e-12)
         slope = (f(x + 1e-6 * move) - f(x - 1e-6 * move)) / 2e-6
         np.testing.assert_allclose(gradient @ move, slope, rtol=1e-6)
+
+
+@pytest.mark.parametrize("f", [part_of_the_row_before, part_of_a_row_at_a_place, of_a_list_that_is_filled])
+def test_a_write_into_what_a_loop_has_taken_has_that_loop_recorded_as_it_is(f):
+    compiled = compile_grad(f)
+    compiled(X)
+    assert not compiled.stats.live
 
 
 def layers():

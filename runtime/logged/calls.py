@@ -47,6 +47,7 @@ from .callees import (
     reason_of,
     takes_callbacks,
 )
+from .choices import changes_in_arm
 from .file_writes import write
 from .files import WRITERS
 from .frame import LoggedFrame
@@ -170,8 +171,9 @@ class Calls(KeptResults):
         return self.call(raw, f, *args, **kwargs)
 
     def _within(self, f: Any, args: Any, kwargs: Any) -> Any:
-        """A call of a function of ours, which may run the copy of the user's on other values than the run's."""
-        self.no_carry(f, "a transform is called")
+        """A call of a function of ours over the copy of the user's."""
+        if self.recorder.arms:
+            changes_in_arm(self.recorder, f, False)
         return self.handing(f, args, kwargs, True)
 
     def _call_partial(self, f: functools.partial[Any], args: Any, kwargs: Any) -> Any:

@@ -67,6 +67,8 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
     if wanted.stops and wanted.go_on is None and not conditions:
         return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
+    if parts.keeps_row():  # which is refused when the run is over
+        return Refusal.LOOP_SEEN(what="a value of one row of a batch is kept", site=marked.site)
     before = recorder.items[marked.items :], recorder.premise
     asked = parts.guards()
     told, lines = _told(asked, len(conditions)), {guard.site for guard in asked}

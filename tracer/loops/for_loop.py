@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from types import FrameType
 from typing import Any
 
@@ -26,7 +27,7 @@ from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder, current_recorder
-from ..reroll.find import MIN_TRIPS
+from ..reroll.find import MIN_TRIPS, worth_rolling
 from ..reroll.repeats import FEW_TRIPS
 from .holders import HOLDERS
 from .iterables import Counts, Iterated, SymbolicRange, advance, live_parts, same_objects, source_of
@@ -34,12 +35,14 @@ from .iteration import EarlierWrites, Iteration
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine, bounds
+from .python_ints import run_again
 from .quiet import Quiet, is_plain_source
 from .row_writes import value_of
 from .values import UNSET
 
 MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than their iterations one after another
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
+_LONG_ITERATIONS = "the iterations of a loop are long: the run is made again, with one that stands for all"
 MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
 
 
@@ -50,9 +53,16 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
     if can_mark(recorder, loop):
         forget_left_loops(recorder)
         source = source_of(recorder, iterable)
-    if source is None or not (worth_marking(source.length, loop) or of_a_short_nest(recorder, source.length, loop)):
+    if source is None:
         return PlainLoop(recorder, iterable)
-    return ForLoop(recorder, iterable, source, loop)
+    length = source.length.constant
+    if worth_marking(source.length, loop) or of_a_short_nest(recorder, source.length, loop):
+        return ForLoop(recorder, iterable, source, loop)
+    if length is None or length < FEW_TRIPS:
+        return PlainLoop(recorder, iterable)
+    if id(loop) in recorder.taught.long_loops:
+        return ForLoop(recorder, iterable, source, loop)
+    return ShortLoop(recorder, iterable, loop, length)
 
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:
@@ -100,6 +110,28 @@ class PlainLoop:
 
     def leave(self) -> None:
         """The loop is left before its end."""
+
+
+class ShortLoop(PlainLoop):
+    """A loop of few iterations, which may be long ones: then the run is made again with it over symbols."""
+
+    __slots__ = ("length", "loop")
+
+    def __init__(self, recorder: Recorder, iterable: Any, loop: Any, length: int) -> None:
+        super().__init__(recorder, iterable)
+        self.loop, self.length = loop, length
+
+    def __iter__(self) -> Iterator[Any]:
+        iterator, before = super().__iter__(), len(self.recorder.items)
+        yield from islice(iterator, 1)
+        self._measure(before)
+        yield from iterator
+
+    def _measure(self, before: int) -> None:
+        recorder = self.recorder
+        if worth_rolling(recorder.items, before, len(recorder.items) - before, self.length):
+            recorder.taught.long_loops[id(self.loop)] = self.loop
+            run_again(recorder, _LONG_ITERATIONS)
 
 
 class BoundNames:

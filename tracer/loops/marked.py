@@ -49,6 +49,7 @@ class Marked:
         self.serial = recorder.loops.iterations
         self.site = recorder.site()
         self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
+        self.batches = len(recorder.stand_ins.rows)
         self.carries: list[CarriedSymbol] = []
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
         self.places: dict[Any, WrittenPlace] = {}  # of objects, that are written

@@ -65,6 +65,15 @@ class Cut:
         parts = lanes(atom) if isinstance(atom, Pair) else (atom,)
         return any(self.known.get(x, x) in self.inside for x in parts)
 
+    def keeps_row(self) -> bool:
+        """Whether a value of one row of a batch is wanted, which the iteration has made."""
+        wanted, marked = self.wanted, self.marked
+        rows: set[Atom] = {var for batch in self.recorder.stand_ins.rows[marked.batches :] for var in batch}
+        for node in self.recorder.nodes[marked.nodes :] if rows else ():
+            if not rows.isdisjoint(node.inputs):
+                rows.update(node.outs)
+        return not rows.isdisjoint([*wanted.ends.values(), *wanted.rows, *[atom for atom, _ in wanted.last]])
+
     def guards(self) -> list[Guard]:
         """Guards on what was asked in this iteration, and may be answered otherwise in another one."""
         return [g for g in self.recorder.guards[self.marked.guards :] if self.depends(g.atom)]

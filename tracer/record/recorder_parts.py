@@ -62,10 +62,11 @@ class LoopState(Part):
 @dataclass
 class Taught:
     """Lessons of earlier runs of the same call.  ``plain_loops``: by id, loop statements that are recorded
-    iteration by iteration.  ``uncounted``: (id of a loop statement, name) of numbers that are no counts or sums.
-    ``rows_apart``: codes of functions whose batches are run row by row."""
+    iteration by iteration; ``long_loops``: those of few and long iterations.  ``uncounted``: (id of a loop statement,
+    name) of numbers that are no counts or sums.  ``rows_apart``: codes of functions whose batches are run by row."""
 
     plain_loops: dict[int, Any] = field(default_factory=dict)
+    long_loops: dict[int, Any] = field(default_factory=dict)
     uncounted: set[tuple[int, str]] = field(default_factory=set)
     rows_apart: set[Any] = field(default_factory=set)
 

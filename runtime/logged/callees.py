@@ -102,6 +102,11 @@ def is_generator(value: Any) -> bool:
     return isinstance(value, np.random.Generator | np.random.RandomState | random.Random)
 
 
+def gives_draws(value: Any) -> bool:
+    """Whether *value* is another one after it has given random numbers, or seeds."""
+    return is_generator(value) or isinstance(value, np.random.BitGenerator | np.random.SeedSequence)
+
+
 def draws_its_seed(f: Any, args: Any, kwargs: Any) -> bool:
     """Whether *f* makes, or seeds, a generator of random numbers that no seed of the user's determines."""
     module = getattr(f, "__module__", None) or getattr(getattr(f, "__self__", None), "__name__", "")

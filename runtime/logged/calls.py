@@ -6,7 +6,6 @@ import enum
 import functools
 import logging
 import operator
-import random
 import types
 from collections import defaultdict
 from contextvars import Context, ContextVar
@@ -40,6 +39,7 @@ from .callees import (
     SINGLES,
     check_pure,
     draws_its_seed,
+    gives_draws,
     is_followed,
     is_generator,
     is_refused,
@@ -64,15 +64,6 @@ _OF_DATA = frozenset("numpy detach tolist item size dim numel cpu".split())  # m
 _OF_CLASSES = (types.MethodDescriptorType, types.WrapperDescriptorType)
 _BUILTIN = PLAIN | CONTAINERS.keys()
 _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, object.__str__, object.__format__)}
-
-#: classes of objects that give random numbers, and change by that
-_WITH_DRAWS = (
-    np.random.Generator,
-    np.random.RandomState,
-    np.random.BitGenerator,
-    np.random.SeedSequence,
-    random.Random,
-)
 
 
 class Calls(KeptResults):
@@ -216,7 +207,7 @@ class Calls(KeptResults):
         """Whether *value*, a method of which is called, is a generator of random numbers that the run has made, of a
         seed: it is another one afterwards."""
         made = self.reads.node_of(value) is None
-        if made and isinstance(value, _WITH_DRAWS):
+        if made and gives_draws(value):
             self.changes(value)
         return is_generator(value) and made
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...tracer.loops.items import item as item_of
-from ...tracer.loops.items import length
-from ...tracer.loops.iterables import source_of
+from ...tracer.loops.items import length, row_gone_over
+from ...tracer.loops.iterables import RowOfLists, source_of
 from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, fresh
@@ -161,6 +161,25 @@ class Containers(OwnClasses):
             return kind([self.part(node, "item", k, obj[k]) for k in range(*index.indices(len(obj)))])
         place = operator.index(index)
         return self.part(node, "item", place + len(obj) if place < 0 else place, found)
+
+    def row_gone_over(self, obj: Any, index: Any) -> RowOfLists | None:
+        """``obj[index]`` for a loop over it, where *obj* is a list of lists and *index* follows from the numbers of
+        iterations; else None."""
+        if not self.loops or type(index) is not TracedArray or type(obj) not in (list, tuple) or self._is_changed(obj):
+            return None
+        if len(set(map(type, obj))) != 1 or type(obj[0]) not in (list, tuple) or any(map(self._is_changed, obj)):
+            return None
+        lists = []
+        for x in (obj, *obj):
+            node = self.reads.node_of(x)
+            self.looked_at(x)
+            lists.append(x if node is None else self.contents(x, node))
+        row = row_gone_over(self.recorder, lists[1:], index)
+        return None if row is None else self.made(row)  # type: ignore[no-any-return]
+
+    def _is_changed(self, obj: Any) -> bool:
+        """Whether the run has changed a container from outside."""
+        return self.reads.node_of(obj) is not None and self.current(obj) is not obj
 
     def _near_an_end(self, obj: list[Any], node: Any, tail: list[Any], index: Any) -> Any:
         """An item of a list outside, or some of the last ones, by a number of Python's; *tail*: those that the run has

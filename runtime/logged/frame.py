@@ -358,6 +358,13 @@ class LoggedFrame(FrameChoices):
             self.run.begun[id(made)] = made, at_once, folded, xs
         return made
 
+    def item_gone_over(self, a: Any, index: Any, /) -> Any:
+        row = self.run.row_gone_over(a, index)
+        return self.item(a, index) if row is None else row
+
+    def item_measured(self, a: Any, index: Any, /) -> Any:
+        return self.item_gone_over(a, index) if self.load_global("len") is len else self.item(a, index)
+
     def loop(self, number: int, iterable: Any) -> Any:
         over = iterable.iterator if type(iterable) is Begun else self.run.iterable(iterable)
         if not self.run.over_symbols:

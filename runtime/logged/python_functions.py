@@ -24,7 +24,7 @@ from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
-from ...tracer.loops.iterables import symbolic_range
+from ...tracer.loops.iterables import RowOfLists, symbolic_range
 from ...tracer.numpy_api.python_builtins import plain_like
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.integers import TracedInt
@@ -44,6 +44,8 @@ from .writes import WrittenItems
 
 
 def _len(run: Any, x: Any) -> Any:
+    if type(x) is RowOfLists:
+        return x.size
     kind = type(x)
     run.check_text(x)
     if kind is list and (node := run.reads.node_of(x)) is not None and node.kind != "argument":

@@ -48,7 +48,7 @@ from ..state.own_items import base_of_items
 from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import LENGTH, MAX_CONTENT, VALUES, Edge, Leaf, StateGraph, StateNode
 from ..state.trust import Trust, hidden_state, impurity
-from ..state.values import Values, is_leaf
+from ..state.values import LongList, is_leaf
 from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
 from .files import WRITERS
@@ -292,7 +292,7 @@ class ReadLog:
         """Whether all *items* of a list or tuple are read at once: there are many, plain numbers or tuples of such."""
         place = _place(owner, VALUES, None)
         if place not in self._edges and not self.over and type(items) in (list, tuple):
-            values = Values.of(items)
+            values = LongList.of(items)
             if values is not None:
                 self._add(owner, Edge(VALUES, None, Leaf(values, True)), place, None)
         return place in self._edges

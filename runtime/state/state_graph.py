@@ -16,7 +16,7 @@ from .libraries import LibrarySetting
 from .pins import Pins
 
 LENGTH = "length"  # the part of a list that its length is
-VALUES = "values"  # all items of a long list of numbers (``Values``)
+VALUES = "values"  # all items of a long list of numbers (``LongList``)
 MAX_CONTENT = 1 << 20  # bytes of an array that is guarded by its contents
 
 

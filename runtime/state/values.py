@@ -175,7 +175,7 @@ def distinct(*objects: object) -> bool:
     return len(set(map(id, objects))) == len(objects)
 
 
-class Values:
+class LongList:
     """The items of a long list or tuple, plain numbers or tuples of such, which are compared at once."""
 
     __slots__ = ("items", "kind", "token")
@@ -184,7 +184,7 @@ class Values:
         self.items, self.kind, self.token = items, kind, _token_of_all(items, kind)
 
     @classmethod
-    def of(cls, items: Collection[Any]) -> Values | None:
+    def of(cls, items: Collection[Any]) -> LongList | None:
         """Those of *items*; None where they are few, or no such numbers of one class."""
         kinds = set(map(type, items))
         kind = kinds.pop() if len(kinds) == 1 else None

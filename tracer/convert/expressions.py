@@ -18,6 +18,7 @@ from .nodes import (
     ask,
     attribute_place,
     constant,
+    is_one_item,
     name,
     parameter_names,
     place_of,
@@ -159,7 +160,11 @@ class Expressions(ast.NodeVisitor):
     def _called(self, func: Any, node: ast.Call, at: Place) -> Any:
         """The call of what *func*, an expression of the copy, gives."""
         if _is_plain_call(node):
-            return self._done("call", [func, *self.each(node.args)], at, self._keywords(node))
+            given = self.each(node.args)
+            is_len = isinstance(node.func, ast.Name) and node.func.id == "len" and self.scope.kind("len") == "global"
+            if is_len and len(node.args) == 1 and is_one_item(node.args[0]):
+                given[0].func.attr = "item_measured"
+            return self._done("call", [func, *given], at, self._keywords(node))
         if len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
             args = self.visit(node.args[0].value)
         else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .liveness import Liveness
-from .nodes import FUNCTIONS, LOAD, STORE, Place, ask, bind, constant, name, of_own, place_of
+from .nodes import FUNCTIONS, LOAD, STORE, Place, ask, bind, constant, is_one_item, name, of_own, place_of
 from .scopes import COMPREHENSIONS, assigned_in, filled_in, only_summed, written_into
 from .targets import Targets
 from .transparent import OWN
@@ -65,6 +65,8 @@ class Loops(Targets):
 
     def visit_For(self, node: ast.For) -> Any:
         iterable = self.visit(node.iter)
+        if is_one_item(node.iter):
+            iterable.func.attr = "item_gone_over"
         number, text = self._numbered()
         at = place_of(node)
         assigned = tuple(assigned_in([node.target, *node.body], self.bindings.bound))

@@ -121,3 +121,8 @@ def parameters(args: ast.arguments) -> Any:
 def parameter_names(args: ast.arguments) -> list[str]:
     every = [*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg]
     return [a.arg for a in every if a is not None]
+
+
+def is_one_item(node: ast.AST) -> bool:
+    """Whether *node* is ``a[index]``, and no slice."""
+    return isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice | ast.Tuple)

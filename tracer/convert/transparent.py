@@ -221,6 +221,14 @@ class Transparent(Patterns):
     def item(self, a: Any, index: Any, /) -> Any:
         return a[index]
 
+    def item_gone_over(self, a: Any, index: Any, /) -> Any:
+        """``a[index]``, which nothing but a loop gets."""
+        return self.item(a, index)
+
+    def item_measured(self, a: Any, index: Any, /) -> Any:
+        """``a[index]``, which nothing but ``len`` gets, a name that is no variable of the function."""
+        return self.item(a, index)
+
     def set_item(self, value: Any, a: Any, index: Any, /) -> None:
         a[index] = value
 

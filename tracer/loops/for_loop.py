@@ -30,7 +30,7 @@ from ..record.recorder import Recorder, current_recorder
 from ..reroll.find import MIN_TRIPS, worth_rolling
 from ..reroll.repeats import FEW_TRIPS
 from .holders import HOLDERS
-from .iterables import Counts, Iterated, SymbolicRange, advance, live_parts, same_objects, source_of
+from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, live_parts, same_objects, source_of
 from .iteration import EarlierWrites, Iteration
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
@@ -43,6 +43,7 @@ from .values import UNSET
 MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than their iterations one after another
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
 _LONG_ITERATIONS = "the iterations of a loop are long: the run is made again, with one that stands for all"
+MOST_WAITS = 32  # marked iterations in vain that are not counted among these: those whose inner loop has no iteration
 MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
 
 
@@ -163,10 +164,11 @@ class ForLoop(BoundNames):
     def __init__(self, recorder: Recorder, iterable: Any, source: Iterated, loop: Any) -> None:
         self.recorder, self.loop, self.source = recorder, loop, source
         self.lessons: Lessons = lessons_of(recorder, loop)
-        no_iterator = type(iterable) in (TracedArray, SymbolicRange) or type(iterable) in HOLDERS
+        no_iterator = type(iterable) in (TracedArray, *OF_OUTER_LOOPS) or type(iterable) in HOLDERS
         self.iterator = None if no_iterator else iter(iterable)
         self.at = 0
         self.attempts = 0
+        self.waits = 0  # marked iterations in which a loop within had none, or one that stood alone
         self.rebinds = False
         self.iteration: Iteration | None = None
         self.values: tuple[Any, ...] = ()
@@ -181,7 +183,7 @@ class ForLoop(BoundNames):
         self.taken: Atom | None = None  # how many it has made
         self.pieces = 0  # loop nodes that stand for a part of the iterations
         # of a loop whose number of iterations differs, in an iteration of another one
-        self.uncertain = type(iterable) is SymbolicRange
+        self.uncertain = type(iterable) in OF_OUTER_LOOPS
         self.may_be_none = self.uncertain and iterable.needs_positive
         self.quiet: Quiet | None = None
         self.before: dict[str, Any] | None = None  # names that keep their values where there is no iteration
@@ -274,7 +276,6 @@ class ForLoop(BoundNames):
 
     def _stands_alone(self) -> None:
         """An iteration, or the end, of a loop that other iterations of the loops around may not have."""
-        assert type(self.iterable) is SymbolicRange
         self.iterable.refuse_outer()
 
     def _finished(self, frame: FrameType) -> bool:
@@ -293,6 +294,9 @@ class ForLoop(BoundNames):
         if isinstance(found, Reason) and self._may_be_left(found) and not limited:
             found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
+            if found.code is Refusal.LOOP_COUNT and self.waits < MOST_WAITS:
+                self.waits += 1
+                self.attempts -= 1
             note_refusal(self.recorder, found, self.attempts)
             if self.attempts >= MOST_ATTEMPTS:
                 iteration.give_up(frame)
@@ -324,7 +328,7 @@ class ForLoop(BoundNames):
         low = bounds(total, self.recorder.open_loops)[0]
         if low is not None and low > 0:
             return
-        if self.pieces or self.before is None:
+        if self.pieces or self.before is None or type(self.source) is not Counts:
             iteration.marked.refuse(Refusal.LOOP_ANSWERS(site=self.recorder.site()))
         iteration.before, iteration.total = self.before or {}, total
         self.may_be_none = True

@@ -3,6 +3,7 @@ plain arrays, which would ask for the number itself, and slices that move, which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, for_parts, part_taken
 from ..record.recorder import Recorder
 from .histories import History, position_in
-from .iterables import Counts, Iterated, Listed, Same, Together, listed
+from .iterables import ListOfLists, RowOfLists, element_of, has_rows, listed
 from .marked import Marked
 from .positions import Affine, bounds
 
@@ -128,7 +129,7 @@ def _is_traced(index: Any) -> bool:
 def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     """The element of a list or tuple of like values, as a row of their stack."""
     source = listed(recorder, list(container)) if index.aval.size == 1 else None
-    if source is None or not _has_rows(source):
+    if source is None or not has_rows(source):
         return container[index]
     form = recorder.open_loops[-1].form(index.atom)
     low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
@@ -142,24 +143,20 @@ def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     if isinstance(place, Var):
         recorder.loops.int_ranges[place] = 0, len(container) - 1
     now = int(recorder.value(place))
-    return _element(recorder, source, wrap(cast(place, INT, weak=True)), form if sure else None, now)
+    return element_of(recorder, source, wrap(cast(place, INT, weak=True)), form if sure else None, now)
 
 
-def _has_rows(source: Iterated) -> bool:
-    if isinstance(source, Together):
-        return all(map(_has_rows, source.sources))
-    return isinstance(source, (Same, Counts, Listed))
-
-
-def _element(recorder: Recorder, source: Any, index: TracedArray, form: Affine | None, now: int) -> Any:
-    """The item of *source* at *index*, which is *form*, if that is known, and *now* at a certain place."""
-    if isinstance(source, Together):
-        return tuple([_element(recorder, part, index, form, now) for part in source.sources])
-    if isinstance(source, Same):
-        return source.value
-    if isinstance(source, Counts):
-        return index * source.step + source.now
-    return source.row(recorder, source.stacked()[index], form, now)
+def row_gone_over(recorder: Recorder, lists: Sequence[Sequence[Any]], index: TracedArray) -> RowOfLists | None:
+    """The one of *lists* at *index*, for a loop that goes over it; None where a list is to be asked for."""
+    form = recorder.open_loops[-1].form(index.atom) if index.aval.size == 1 else None
+    low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
+    if form is None or not form.slopes or low is None or high is None or low < 0 or high >= len(lists):
+        return None
+    every = ListOfLists.of(recorder, lists)
+    if every is None:
+        return None
+    place = cast(cast(index.atom, INT), INT, weak=True)
+    return RowOfLists(recorder, every, place, form, int(recorder.value(index.atom)))
 
 
 def without_slices(recorder: Recorder, index: Any, shape: tuple[int, ...]) -> Any:

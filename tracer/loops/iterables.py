@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..ir.graph import Var
+from ..ir.graph import Atom, Var
 from ..ir.refusals import Refusal
 from ..ops.elementwise import cast
 from ..record.array import FUNCTIONS, TracedArray, constant, is_traced, wrap, wrap_array
@@ -252,6 +253,91 @@ class SymbolicRange:
         return repr(self._of_this_iteration())
 
 
+class ListOfLists:
+    """Lists or tuples of like values, of several lengths: all their items as one sequence, ``flat``."""
+
+    def __init__(self, lists: Sequence[Sequence[Any]], flat: Iterated) -> None:
+        self.lists, self.flat = lists, flat
+        self.sizes = [len(x) for x in lists]
+        self.starts = [0, *accumulate(self.sizes)][:-1]
+
+    @classmethod
+    def of(cls, recorder: Recorder, lists: Sequence[Sequence[Any]]) -> ListOfLists | None:
+        """Those of *lists*; None where they hold values of several kinds."""
+        source = listed(recorder, list(chain.from_iterable(lists)))
+        return None if source is None or not has_rows(source) else cls(lists, source)
+
+
+class RowOfLists:
+    """One of several lists, by a traced ``index`` that follows from the numbers of open loops; it is the one *at* now.
+    Nothing has it but a loop that goes over it, or ``len``."""
+
+    def __init__(self, recorder: Recorder, lists: ListOfLists, index: Atom, form: Affine, at: int) -> None:
+        self.recorder, self.form, self.plain, self.flat = recorder, form, lists.lists[at], lists.flat
+        self.begins = lists.starts[at]  # now
+        least, most = min(lists.sizes), max(lists.sizes)
+        self.needs_positive = least == 0
+        self.start = self._of(lists.starts, index)
+        self.length, self.size = Affine(least), least
+        if most > least:
+            more = self._of([size - least for size in lists.sizes], index)
+            assert isinstance(more.atom, Var)
+            recorder.loops.int_ranges[more.atom] = 0, most - least
+            self.length, self.size = Affine(least, {more.atom: 1}), more + least
+
+    def _of(self, numbers: Sequence[int], index: Atom) -> TracedArray:
+        """The one of *numbers* at *index*, a Python integer."""
+        row = wrap_array(constant(np.array(numbers, np.int64)))[wrap(index)].atom
+        self.recorder.loops.int_ranges[row] = min(numbers), max(numbers)
+        return wrap(weak(row))
+
+    def refuse_outer(self) -> None:
+        """Have no loop node made of the iterations that are marked, in others of which it is another list."""
+        for outer in self.recorder.open_loops:
+            if outer.number in self.form.slopes:
+                outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+
+    def __iter__(self) -> Iterator[Any]:
+        self.refuse_outer()
+        return map(self.item, range(len(self.plain)))
+
+    def symbol(self, marked: Marked, k: int) -> Any:
+        return self._row(marked.integer(Affine(k, {marked.number: 1}), k), k)
+
+    def item(self, k: int) -> Any:
+        return self._row(k, k)
+
+    def at(self, k: TracedArray) -> Any:
+        raise AssertionError("a list of known length")
+
+    def _row(self, k: Any, now: int) -> Any:
+        place = self.start + k
+        self.recorder.loops.int_ranges[place.atom] = 0, self.flat.length.offset - 1
+        return element_of(self.recorder, self.flat, place, None, self.begins + now)
+
+
+#: what loops go over whose number of iterations follows from the numbers of the loops around
+OF_OUTER_LOOPS = (SymbolicRange, RowOfLists)
+
+
+def has_rows(source: Iterated) -> bool:
+    """Whether an item of *source* can be had at a place that data says."""
+    if isinstance(source, Together):
+        return all(map(has_rows, source.sources))
+    return isinstance(source, (Same, Counts, Listed))
+
+
+def element_of(recorder: Recorder, source: Any, index: TracedArray, form: Affine | None, now: int) -> Any:
+    """The item of *source* at *index*, which is *form*, if that is known, and *now* at a certain place."""
+    if isinstance(source, Together):
+        return tuple([element_of(recorder, part, index, form, now) for part in source.sources])
+    if isinstance(source, Same):
+        return source.value
+    if isinstance(source, Counts):
+        return index * source.step + source.now
+    return source.row(recorder, source.stacked()[index], form, now)
+
+
 def symbolic_range(recorder: Recorder, *args: Any) -> Any:
     """``range(*args)``, where integers that follow from the numbers of open loops are among *args*."""
     if not recorder.open_loops or not any(type(x) is TracedArray for x in args):
@@ -280,6 +366,8 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | N
         return Counts(Affine(iterable.start), iterable.step, Affine(len(iterable)), iterable.start)
     if kind is SymbolicRange:
         return iterable.counts
+    if kind is RowOfLists:
+        return iterable
     if kind is TracedArray:
         return IteratedRows(iterable) if iterable.aval.shape else None
     if kind in HOLDERS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..ir.aval import BOOL, INT, Aval
 from ..ir.graph import Atom, Lit, Var, building, live_nodes, read_vars, strong, structural
@@ -232,10 +233,23 @@ class _NodeMaker:
         for carry in self.parts.marked.carries:
             ends.setdefault(carry.symbol, carry.before)
         last = [
-            cast(end, atom.aval.dtype, weak=True) if atom.aval.weak else end
-            for end, (atom, _) in zip(finals[len(body.carries) :], wanted.last, strict=False)
+            self._last(end, atom, otherwise)
+            for end, (atom, otherwise) in zip(finals[len(body.carries) :], wanted.last, strict=False)
         ]
         return LoopResults(ends, last, list(stacked[: len(wanted.rows)]))
+
+    def _last(self, end: Atom, atom: Atom, otherwise: Atom | None) -> Atom:
+        """*end*, which is *atom* in the last iteration, or *otherwise* where there is none."""
+        if not atom.aval.weak:
+            return end
+        ranges = self.body.recorder.loops.int_ranges
+        starts: Any = (
+            0 if otherwise is None else otherwise.value if isinstance(otherwise, Lit) else ranges.get(otherwise)
+        )  # type: ignore[call-overload]
+        if isinstance(atom, Var) and isinstance(end, Var) and atom in ranges and starts is not None:
+            low, high = (starts, starts) if not isinstance(starts, tuple) else starts
+            ranges[end] = min(int(low), ranges[atom][0]), max(int(high), ranges[atom][1])
+        return cast(end, atom.aval.dtype, weak=True)
 
 
 def _zero(aval: Aval) -> Atom:

@@ -69,6 +69,7 @@ class Marked:
         self.forms: dict[Var, Affine] = {}
         self.ranges: dict[Var, tuple[int, int]] = {}  # bounds of arrays of positions
         self.parts_of: list[Any] = []  # plain arrays of which parts were taken, at traced positions
+        self.integers = recorder.loops.int_ranges
         self.statement: Any = None  # the loop as it is written
         self.calls_users = False  # whether a special method of the user's has got a traced value
         self.is_short = False  # whether it has so few iterations that it is marked for the loops within it alone

@@ -46,6 +46,7 @@ class Counted(Protocol):
 
     number: Var
     length: Affine | None
+    integers: Mapping[Any, tuple[int, int]]  # bounds of other integers
 
 
 class Reader:
@@ -96,7 +97,13 @@ def _extreme(form: Affine, loops: Sequence[Counted], sign: int) -> int | None:
             return None
         if slope:
             form = form.at(loop.number, Affine(0) if slope < 0 or loop.length is None else loop.length.plus(Affine(-1)))
-    return form.constant
+    total = form.offset
+    for var, slope in form.slopes.items():
+        known = loops[-1].integers.get(var) if loops else None
+        if known is None:
+            return None
+        total += slope * known[slope * sign > 0]
+    return total
 
 
 def answer(name: str, left: Affine, right: Affine, loops: Sequence[Counted]) -> bool | None:

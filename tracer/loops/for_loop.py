@@ -43,7 +43,7 @@ from .values import UNSET
 MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than their iterations one after another
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
 _LONG_ITERATIONS = "the iterations of a loop are long: the run is made again, with one that stands for all"
-MOST_WAITS = 32  # marked iterations in vain that are not counted among these: those whose inner loop has no iteration
+MOST_WAITS = 32  # marked iterations beside these in vain, because a row that a loop within goes over is too short
 MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
 
 
@@ -168,7 +168,7 @@ class ForLoop(BoundNames):
         self.iterator = None if no_iterator else iter(iterable)
         self.at = 0
         self.attempts = 0
-        self.waits = 0  # marked iterations in which a loop within had none, or one that stood alone
+        self.waits = 0  # marked iterations that were to wait for a longer row
         self.rebinds = False
         self.iteration: Iteration | None = None
         self.values: tuple[Any, ...] = ()
@@ -294,7 +294,7 @@ class ForLoop(BoundNames):
         if isinstance(found, Reason) and self._may_be_left(found) and not limited:
             found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
-            if found.code is Refusal.LOOP_COUNT and self.waits < MOST_WAITS:
+            if found.code is Refusal.LOOP_COUNT and iteration.marked.waits and self.waits < MOST_WAITS:
                 self.waits += 1
                 self.attempts -= 1
             note_refusal(self.recorder, found, self.attempts)

@@ -296,6 +296,7 @@ class RowOfLists:
         for outer in self.recorder.open_loops:
             if outer.number in self.form.slopes:
                 outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
+                outer.waits = True
 
     def __iter__(self) -> Iterator[Any]:
         self.refuse_outer()

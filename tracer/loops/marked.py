@@ -71,6 +71,7 @@ class Marked:
         self.parts_of: list[Any] = []  # plain arrays of which parts were taken, at traced positions
         self.integers = recorder.loops.int_ranges
         self.statement: Any = None  # the loop as it is written
+        self.waits = False  # whether a row of a list was too short in it, which may be longer in a later one
         self.calls_users = False  # whether a special method of the user's has got a traced value
         self.is_short = False  # whether it has so few iterations that it is marked for the loops within it alone
         recorder.loops.made_int, recorder.loops.int_in_loop = made_int, int_in_loop

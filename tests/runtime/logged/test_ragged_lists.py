@@ -258,3 +258,31 @@ def test_a_row_beyond_the_end():
 
     with pytest.raises(IndexError, match="list index out of range"):
         compile_grad(f)(X)
+
+
+def test_loops_over_a_table_of_lists_end_in_one_kernel():
+    """Elimination on a list of lists: its iterations are recorded as they are, and are repeats."""
+
+    def solved(m):
+        n = len(m)
+        rows = [[m[i, j] + (15.0 if i == j else 0.0) for j in range(n)] for i in range(n)]
+        b = [1.0] * n
+        for k in range(n):
+            for i in range(k + 1, n):
+                f = rows[i][k] / rows[k][k]
+                for j in range(k, n):
+                    rows[i][j] = rows[i][j] - f * rows[k][j]
+                b[i] = b[i] - f * b[k]
+        x = [0.0] * n
+        for i in range(n - 1, -1, -1):
+            s = b[i]
+            for j in range(i + 1, n):
+                s = s - rows[i][j] * x[j]
+            x[i] = s / rows[i][i]
+        return sum(x)
+
+    m = np.random.default_rng(0).normal(size=(12, 12))
+    g = compile_grad(solved)
+    for _ in range(2):
+        assert g.value_and_grad(m)[0] == pytest.approx(solved(m), rel=1e-12)
+    assert not g.stats.live

@@ -285,7 +285,8 @@ class LiveRun:
             args = [x if type(x) in _VALUES else self.handed(x, calls) for x in args]
             kwargs = {name: self.handed(x, calls) for name, x in kwargs.items()} if kwargs else kwargs
         if known is None:
-            shares = self.written.handed([*args, *kwargs.values()])
+            owner = (f.__self__,) if type(f) is types.MethodType else ()
+            shares = self.written.handed([*owner, *args, *kwargs.values()])
             if shares and isinstance(f, type) and f.__flags__ & HEAP_TYPE:
                 return partial(self.written.making, f, *args, **kwargs)
             known = self._in_c(f, args, kwargs) if type(f) in _C_FUNCTIONS else self._over_users(f)

@@ -629,3 +629,23 @@ def test_an_array_of_a_method_takes_traced_values(of):
         np.testing.assert_allclose(value, f(x), rtol=1e-13)
         np.testing.assert_allclose(gradient, numerical_gradient(f, (x,)), rtol=1e-6, atol=1e-8)
     assert compiled.stats.live
+
+
+class _ByText(collections.UserDict):
+    def __setitem__(self, key, value):
+        super().__setitem__(str(key), value)
+
+
+def test_a_run_that_raises_leaves_no_traced_value_behind_methods_of_the_library():
+    kept = _ByText(a=0.5)
+
+    def f(x):
+        np.random.default_rng().normal()  # Python runs in each call
+        kept[2] = x[0] + 0.5
+        return np.sum(x * np.ones(3))
+
+    compiled = compile_grad(f)
+    compiled(X)
+    with pytest.raises(ValueError, match="broadcast"):
+        compiled(np.append(X, 2.0))
+    assert kept.data == {"a": 0.5, "2": X[0] + 0.5} and type(kept.data["2"]) is np.float64

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..ir.aval import BOOL, INT, Aval
 from ..ir.graph import Atom, Lit, Var, building, live_nodes, read_vars, strong, structural
@@ -243,13 +242,16 @@ class _NodeMaker:
         if not atom.aval.weak:
             return end
         ranges = self.body.recorder.loops.int_ranges
-        starts: Any = (
-            0 if otherwise is None else otherwise.value if isinstance(otherwise, Lit) else ranges.get(otherwise)
-        )  # type: ignore[call-overload]
-        if isinstance(atom, Var) and isinstance(end, Var) and atom in ranges and starts is not None:
-            low, high = (starts, starts) if not isinstance(starts, tuple) else starts
-            ranges[end] = min(int(low), ranges[atom][0]), max(int(high), ranges[atom][1])
+        first = (0, 0) if otherwise is None else self._range_of(otherwise)
+        if isinstance(atom, Var) and isinstance(end, Var) and atom in ranges and first is not None:
+            ranges[end] = min(first[0], ranges[atom][0]), max(first[1], ranges[atom][1])
         return cast(end, atom.aval.dtype, weak=True)
+
+    def _range_of(self, atom: Atom) -> tuple[int, int] | None:
+        """The least and the greatest value of an integer; None where they are not known."""
+        if isinstance(atom, Lit):
+            return int(atom.value), int(atom.value)
+        return self.body.recorder.loops.int_ranges.get(atom)  # type: ignore[arg-type]
 
 
 def _zero(aval: Aval) -> Atom:

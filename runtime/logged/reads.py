@@ -289,7 +289,10 @@ class ReadLog:
             return shown
 
     def read_values(self, owner: StateNode, items: Collection[Any]) -> bool:
-        """Whether all *items* of a list or tuple are read at once: there are many, plain numbers or tuples of such."""
+        """Whether all *items* of a list or tuple are read at once: there are many, plain numbers or tuples of such.
+        Those of an argument are inputs of the run, each by itself."""
+        if owner.kind == "argument":
+            return False
         place = _place(owner, VALUES, None)
         if place not in self._edges and not self.over and type(items) in (list, tuple):
             values = LongList.of(items)

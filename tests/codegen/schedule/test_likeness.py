@@ -171,7 +171,7 @@ def test_like_nests_of_a_loops_body_are_written_once(monkeypatch, fresh_kernels)
 
     monkeypatch.setattr(LoopFrame, "_like", watched)
     counts = []
-    for layers in (3, 6):
+    for layers in (4, 6):
         weights = 0.3 * RNG.standard_normal((2 * layers, 56))
         states = RNG.standard_normal((2 * layers, 14))
 

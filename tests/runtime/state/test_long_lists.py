@@ -193,3 +193,19 @@ def test_two_long_lists_and_two_ways():
     for which in (np.ones(2), -np.ones(2)):
         assert g.value_and_grad(X, which)[0] == pytest.approx(f(X, which), rel=1e-11)
     assert g.stats.traces > traces
+
+
+@pytest.mark.parametrize("kind", [list, tuple])
+def test_the_numbers_of_an_argument_are_inputs(kind):
+    def f(values):
+        total = 0.0
+        for x in values:
+            total = total + x * np.sin(x)
+        return total
+
+    given = np.linspace(0.1, 0.9, 2100)
+    compiled = compile_grad(f)
+    for x in (given, 0.5 * given):
+        value, gradient = compiled.value_and_grad(kind(x.tolist()))
+        assert value == pytest.approx(np.sum(x * np.sin(x)), rel=1e-12)
+        assert gradient == pytest.approx(kind((np.sin(x) + x * np.cos(x)).tolist()), rel=1e-12)

@@ -64,9 +64,8 @@ _CONTAINERS = (tuple, list, deque, dict, set, frozenset)
 _CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, programs, paths, counters): much, and no value of a run.
-_LEARNED = tuple([
-    f"tracegrad.{room}" for room in ("runtime.paths.", "runtime.stored.", "runtime.stats", "tracer.ir.graph", "codegen.")
-])  # fmt: skip
+_ROOMS = ("runtime.paths.", "runtime.stored.", "runtime.stats", "tracer.ir.graph", "codegen.")
+_LEARNED = tuple([f"tracegrad.{room}" for room in _ROOMS])
 _BOOKS = (Recorder, Integers, LiveFrame)  # of a run, and no objects of the user's
 _PLAIN_KEYS = {str, int, float, bool, bytes, type(None)}
 # Of what is shown in place of names: ours, which stay.

@@ -46,6 +46,11 @@ _OURS = "tracegrad."
 _READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for functions in lists and dicts
 _VALUES = INERT - {list, tuple, dict}
 _CONTAINERS = (list, dict, set, frozenset, tuple, str, bytes, deque)
+#: methods of them, with arguments, that write nothing
+_READS = frozenset((
+    "get", "index", "count", "isdisjoint", "issubset", "issuperset", "union", "intersection", "difference",
+    "__contains__", "__getitem__",
+))  # fmt: skip
 # functions in C that call what they are given
 _CALLING = frozenset(map(id, (sorted, min, max, iter, functools.reduce)))
 _CLASSES_THAT_CALL = (map, filter, *[x for x in vars(itertools).values() if isinstance(x, type)])
@@ -226,7 +231,7 @@ class LiveRun:
             self.written.add(owner)
         if type(owner) not in _CONTAINERS:
             return None
-        if args or kwargs:
+        if (args or kwargs) and f.__name__ not in _READS:
             self.written.container(owner)
         if type(owner) is list and f.__name__ == "sort" and not args:
             return partial(self._sort, owner, kwargs)

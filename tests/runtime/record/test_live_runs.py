@@ -20,6 +20,7 @@ from agreement import numerical_gradient
 
 import tracegrad
 from tracegrad import compile_grad
+from tracegrad.runtime.record.written_places import WrittenPlaces
 from tracegrad.tracer.ir.errors import MutationError, UnsupportedError
 from tracegrad.tracer.record.shown_names import CALLED
 
@@ -649,3 +650,19 @@ def test_a_run_that_raises_leaves_no_traced_value_behind_methods_of_the_library(
     with pytest.raises(ValueError, match="broadcast"):
         compiled(np.append(X, 2.0))
     assert kept.data == {"a": 0.5, "2": X[0] + 0.5} and type(kept.data["2"]) is np.float64
+
+
+def test_containers_that_are_only_read_are_not_gone_through(monkeypatch):
+    """Behind one may be all that there is: the session of a test runner, say."""
+    deep = {"a": 1.0}
+
+    def f(x):
+        np.random.default_rng().normal()  # Python runs in each call
+        return np.sum(x) * deep.get("a") + [deep].count(None)
+
+    compiled = compile_grad(f)
+    places, settle = [], WrittenPlaces.settle
+    monkeypatch.setattr(WrittenPlaces, "settle", lambda self, plain: places.append(self._places) or settle(self, plain))
+    for _ in range(2):
+        assert compiled(X) == pytest.approx(np.sum(X))
+    assert not any(place is deep for found in places for place in found.values())

@@ -494,7 +494,8 @@ class Recorder(RunSettings, Builder):
         return found.answer
 
     def origin(self, atoms: Sequence[Atom]) -> Origin | None:
-        """The origin of *atoms*; None where one of them may depend on an argument."""
+        """The origin of *atoms*; None where one of them may depend on an argument, or is another one in each iteration
+        of a loop."""
         recorders = [self]
         while recorders[-1].parent is not None:
             recorders.append(recorders[-1].parent)
@@ -512,6 +513,8 @@ class Recorder(RunSettings, Builder):
                 continue
             node = makers.get(current)
             if any(current in recorder.stand_ins for recorder in recorders):
+                return None
+            if any(recorder.open_loops and current in recorder.symbols for recorder in recorders):
                 return None
             if current in outside:
                 found.sources.append(current)

@@ -294,9 +294,7 @@ class ForLoop(BoundNames):
         if isinstance(found, Reason) and self._may_be_left(found) and not limited:
             found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
-            if found.code is Refusal.LOOP_COUNT and iteration.marked.waits and self.waits < MOST_WAITS:
-                self.waits += 1
-                self.attempts -= 1
+            self._may_wait(iteration, found)
             note_refusal(self.recorder, found, self.attempts)
             if self.attempts >= MOST_ATTEMPTS:
                 iteration.give_up(frame)
@@ -321,6 +319,12 @@ class ForLoop(BoundNames):
         if self.iterator is not None:
             advance(self.iterator, self.at - 1 - k if limited else remain.offset - 1)
         return not limited
+
+    def _may_wait(self, iteration: Iteration, reason: Reason) -> None:
+        """Let an iteration in vain count for nothing whose rows were too short."""
+        if reason.code is Refusal.LOOP_COUNT and iteration.marked.waits and self.waits < MOST_WAITS:
+            self.waits += 1
+            self.attempts -= 1
 
     def _limited(self, iteration: Iteration, total: Affine) -> None:
         """The loop node is of the *total* iterations up to one in which a question has another answer: as many as each

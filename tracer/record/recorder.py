@@ -512,9 +512,7 @@ class Recorder(RunSettings, Builder):
             if isinstance(current, Lit):
                 continue
             node = makers.get(current)
-            if any(current in recorder.stand_ins for recorder in recorders):
-                return None
-            if any(recorder.open_loops and current in recorder.symbols for recorder in recorders):
+            if any(recorder.varies(current) for recorder in recorders):
                 return None
             if current in outside:
                 found.sources.append(current)
@@ -530,6 +528,10 @@ class Recorder(RunSettings, Builder):
         found.nodes = [node for recorder in reversed(recorders) for node in recorder.nodes if node in nodes]
         found.sources.sort(key=list(outside).index)
         return found
+
+    def varies(self, atom: Atom) -> bool:
+        """Whether *atom* stands for another value in each row of a batch, or iteration of an open loop."""
+        return atom in self.stand_ins or (bool(self.open_loops) and atom in self.symbols)
 
     def outside_alone(self, atoms: Sequence[Atom]) -> bool:
         """Whether *atoms* are known to depend on arrays from outside and on no argument."""

@@ -184,12 +184,12 @@ class ItemEmitter(ValueEmitter):
         long = {c: 1 << k for k, c in enumerate(conditions) if not short(self.program, c)}
         almost = frozenset(c for c in long if c[0] == "edge")  # they hold but for a few iterations
         parts = [c for c in long if c not in almost]
-        given = {sum(long.values()): frozenset(long)}
-        only = len(conditions) == len(long) == 1
-        if only or 0 < len(parts) <= MAX_PARTS:
-            for those in [*[almost | {c} for c in parts], frozenset() if only else almost]:
-                given.setdefault(sum(long[c] for c in those), those)
-        return [*given.items()] if only else [*given.items(), (-1, None)], not parts
+        if len(conditions) == len(long) == 1:
+            return [(1, frozenset(long)), (0, frozenset())], not parts
+        given: dict[int, frozenset[Condition] | None] = {sum(long.values()): frozenset(long)}
+        if 0 < len(parts) <= MAX_PARTS:
+            given.update((sum(long[c] for c in those), those) for those in [*[almost | {c} for c in parts], almost])
+        return [*given.items(), (-1, None)], not parts
 
     def _span(self, condition: Condition, depth: int) -> tuple[ir.Value, ir.Value]:
         """The range of iterations of the loop at *depth* in which *condition* holds."""

@@ -377,8 +377,9 @@ def for_parts(recorder: Recorder, array: np.ndarray) -> TracedArray:
 
 def part_taken(recorder: Recorder, array: np.ndarray, part: TracedArray) -> TracedArray:
     """*part* of what is in the place of a plain *array*; of a view it is noted what the array is now."""
-    if part._steps:
-        recorder.outermost().loops.parts_taken.setdefault(id(array), (array, np.array(array)))
+    known = recorder.outermost().loops.parts_taken
+    if part._steps and id(array) not in known:
+        known[id(array)] = array, np.array(array)
     return part
 
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 import abc
 import ctypes
 import gc
-import struct
 import sys
 from array import array
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
@@ -28,6 +27,7 @@ from typing import Any, NamedTuple
 
 from ...codegen.cpu import cpython
 from ...codegen.cpu.cpython import builtins_of, has_versions
+from ...tracer.ir import forks
 from ...tracer.ir.class_flags import HEAP_TYPE, IMMUTABLE
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.record.float_errors import VARIABLE, raising, settings
@@ -37,18 +37,18 @@ from .trust import Trust
 from .values import distinct, identity, is_leaf, same_items, state_token, unchanged
 
 _NEVER = -1  # no version is this
-# `self` is the address of a word with the address of these words: the address of the settings of floating-point errors;
-# the number of words in memory, then (address, what stands there) for each, in an order in which what has been found
-# the same says that the next address can be read; the number of dicts, then (owner or 0, its type, dict, length, then
-# each key and value, or 0 for any value) for each.
+_SETTLING = forks.lock()
+# `self` is a bytes object, which lives as long as a call, with these words: the address of the settings of
+# floating-point errors; the number of words in memory, then (address, what stands there) for each, in an order in which
+# what has been found the same says that the next address can be read; the number of dicts, then (owner or 0, its type,
+# dict, length, then each key and value, or 0 for any value) for each.
 SAME = r"""
 define ptr @tracegrad_same(ptr %self, ptr %args, i64 %nargs) {
 entry:
   %pos = alloca i64
   %key = alloca ptr
   %value = alloca ptr
-  %cell = load ptr, ptr %self[i8 $ob_sval], align 1
-  %table = load ptr, ptr %cell
+  %table = getelementptr i8, ptr %self, i64 $ob_sval
   %failed = call i32 $PyContextVar_Get(ptr $errors, ptr $none, ptr %value)
   %no.errors = icmp ne i32 %failed, 0
   br i1 %no.errors, label %error, label %errors
@@ -290,9 +290,7 @@ class Pins:
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
         self.abstract = abstract
         self.leaves: list[tuple[type, str, Any, bool]] = []  # (class, attribute, value, whether compared by value)
-        self._cell = array("q", [0])
-        self._words = array("q")
-        self._note(words)
+        self._words = words
         self.quick = CellType(_never)  # whose contents ``same`` calls
         self._settled = False
 
@@ -304,10 +302,10 @@ class Pins:
         """(object, names that it has not), for those of the stores of which no more counts."""
         return [(owner, wanted) for owner, _, _, _, wanted in self._stores if isinstance(wanted, frozenset)]
 
-    def _read(self) -> list[int]:
+    def _read(self) -> bytes:
         """The words for the native comparison, of the state as it is now."""
         if not self.native:
-            return []
+            return b""
         same = [cpython.type_field(cls) for cls in self._classes]
         same += [cpython.bases_field(cls) for cls in self._open]
         same += [_version_field(cls) for cls in self._classes if cls not in self._open]
@@ -322,12 +320,7 @@ class Pins:
         for owner, kind, store, now, loose in dicts:
             words += [0 if owner is None else id(owner), id(kind), id(store), len(now)]
             words += [word for key, part in now.items() for word in (id(key), 0 if key in loose else id(part))]
-        return words
-
-    def _note(self, words: list[int]) -> None:
-        self._words, before = array("q", words), self._words
-        self._cell[0] = self._words.buffer_info()[0]
-        del before  # read until now
+        return array("q", words).tobytes()
 
     def same(self) -> bool:
         """Whether all that is pinned is known to be as it was."""
@@ -335,6 +328,10 @@ class Pins:
 
     def settle(self) -> bool:
         """Whether all that counts is as it was, though something else may have changed."""
+        with _SETTLING:  # what one thread notes is kept by what it has found, and not by what another one has
+            return self._settle()
+
+    def _settle(self) -> bool:
         self._compile_once_asked_again()
         errors = settings(None)
         if errors is not self._errors[0]:
@@ -350,17 +347,23 @@ class Pins:
         words = self._read()  # before what they stand for is looked at
         if not self._classes_hold():
             return False
-        self._note(words)
+        self._words = words
+        if self.quick.cell_contents is not _never:
+            self._compile()
         return True
 
     def _compile_once_asked_again(self) -> None:
         """Have ``same`` compiled from the second time on: a state that is asked for once does without it."""
         if self.native and self._settled and self.quick.cell_contents is _never:
             try:
-                self.quick.cell_contents = _builtins()(struct.pack("q", self._cell.buffer_info()[0]))
+                self._compile()
             except Exception:  # no such target, an LLVM that reads the text otherwise
                 self.native = False
         self._settled = True
+
+    def _compile(self) -> None:
+        """Have ``same`` compare with the words; the one before lives until the last call of it returns."""
+        self.quick.cell_contents = _builtins()(self._words)
 
     def _functions_hold(self) -> bool:
         """Whether the functions have their code and their defaults."""

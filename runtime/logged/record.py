@@ -33,7 +33,7 @@ from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.working import Working
 from ...tracer.loops.identities import all_unmarked
 from ...tracer.loops.list_rows import check_plain_rows
-from ...tracer.ops.complex import real_atoms
+from ...tracer.loops.loop_node import note_loops
 from ...tracer.ops.custom import runs_python
 from ...tracer.ops.host_call import calls_python
 from ...tracer.record.array import STAND_INS, TracedArray
@@ -45,7 +45,6 @@ from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.recorder_parts import Taught
 from ...tracer.record.retry import MAX_RUNS, Options, Retry, chosen_anew
 from ...tracer.record.shown_text import TextOfValues
-from ...tracer.reroll.roll import roll
 from ..config import config
 from ..cuda.availability import require_cuda
 from ..mode import VALUE, Mode
@@ -55,7 +54,6 @@ from ..record.derive import answers_of, keep, recording_of
 from ..record.differentiable import loss_of, name_of, split_aux, unlabelled
 from ..record.held_values import holds_traced, refuse_held
 from ..record.learned import Learned
-from ..record.outputs import returned
 from ..record.record import begin, decided, needed, stand_in_of
 from ..record.recording import Look, Recording, UserRun
 from ..state.checker import digest
@@ -392,9 +390,7 @@ class _CallRun:
         recorder.float_settings = UNWATCHED
         ran = time.perf_counter()
         answers = answers_of(recorder)
-        if not self.as_recorded:
-            with Working("loops", len(recorder.items)):
-                roll(recorder, [*returned(out), *real_atoms([a.atom for a in effects.arrays])])
+        note_loops(recorder)
         self.integers.rolled(recorder)
         user_run = UserRun(self.inputs, answers)
         kept = not call.shares and keep(user_run, recorder, out, effects)

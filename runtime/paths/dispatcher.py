@@ -56,14 +56,14 @@ from ..record.inline import inline_call
 from ..record.learned import Learned
 from ..record.reached import Reached
 from ..record.record import record, record_pieces
-from ..record.recording import Look, Recording, are_twins
+from ..record.recording import Look, Pieces, Recording, are_twins
 from ..record.sinks import SINKS, is_sink, sink_parameters
 from ..stats import PathStats, Stats
 from ..stored import keep
 from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone, refuse_solvers_of_numbers
 from ..tensor_library import TENSORS, MetTensorsError, TensorForm
 from .entry import MAX_TRANSIENT, Endpoint
-from .fallback import Live, branch_outcomes, tell, too_long, too_many_programs
+from .fallback import Live, branch_outcomes, in_pieces, surely_in_pieces, tell, too_long, too_many_programs
 from .family import Family, Variant
 from .fast_path import make_slot
 from .int_arguments import IntArguments, now_numbers
@@ -380,10 +380,10 @@ class Dispatcher:
             compare(path, values, found)
         return path.finish(call, values, found, recorded)
 
-    def _go_live(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
+    def _go_live(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         """Make Python run in each call of this kind from now on."""
-        if not recording.changes and call.by_value is not None:
-            self._drop(recording)
+        if isinstance(found, Recording) and not found.changes and call.by_value is not None:
+            self._drop(found)
             return Options(ints={})
         with self.lock:
             endpoint.integers.refuse(call, {})
@@ -392,7 +392,7 @@ class Dispatcher:
                 dropped = endpoint.variants.pop(call.key, [])
                 endpoint.drop_families({path for variant in dropped for path in variant.paths})
         self.stats.live = live.why
-        return self._run_once(endpoint, call, recording, live)
+        return self._run_once(endpoint, call, found, live)
 
     # ---- what depends on the kind of recordings -------------------------------------------------------------------
 
@@ -443,7 +443,7 @@ class Dispatcher:
         """The answer to a call whose Python runs each time."""
         raise NotImplementedError
 
-    def _run_once(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
+    def _run_once(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         """The answer to a recorded call of that kind."""
         raise NotImplementedError
 
@@ -531,7 +531,7 @@ class FunctionDispatcher(Dispatcher):
         live = None
         self.stats.traces += 1
         try:
-            recording = record(self.fn, call, endpoint.mode, self.learned)
+            found = record_pieces(self.fn, call, endpoint.mode, self.learned, in_pieces)
         except Retry as retry:
             return retry.options
         except OnlyPythonError as error:
@@ -539,7 +539,7 @@ class FunctionDispatcher(Dispatcher):
         if live is not None:
             return self._plainly(endpoint, call, live)
         self.stats.note(reason or endpoint.integers.reason(call))
-        return self._not_kept(endpoint, call, recording, self.unseen(call))
+        return self._not_kept(endpoint, call, found, self.unseen(call))
 
     def _is_unseen(self) -> bool:
         """Whether the function's own code has no source: then values are what plain Python gives."""
@@ -567,9 +567,9 @@ class FunctionDispatcher(Dispatcher):
             self.stats.live = live.why
         return self._run_live(endpoint, call, live)
 
-    def _not_kept(self, endpoint: Endpoint, call: Call, recording: Recording, reasons: Sequence[Reason]) -> Any:
+    def _not_kept(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, reasons: Sequence[Reason]) -> Any:
         """The answer to a recorded call that must not be replayed, for these *reasons*."""
-        return self._go_live(endpoint, call, recording, Live(listed([*recording.changes, *reasons])))
+        return self._go_live(endpoint, call, found, Live(listed([*found.changes, *reasons])))
 
     def _by_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
@@ -711,13 +711,17 @@ class FunctionDispatcher(Dispatcher):
         if live.plain:
             args, kwargs = call.arguments
             return self.fn(*args, **kwargs)
-        segments = live.segments
+        wanted = in_pieces if live.segments is None else surely_in_pieces
         self.stats.traces += 1
-        if segments is None:
-            return self._run_once(endpoint, call, record(self.fn, call, endpoint.mode, self.learned), live)
-        found = record_pieces(self.fn, call, endpoint.mode, self.learned)
+        found = record_pieces(self.fn, call, endpoint.mode, self.learned, wanted)
+        return self._run_found(call, found, live)
+
+    def _run_found(self, call: Call, found: Recording | Pieces, live: Live) -> Any:
         if isinstance(found, Recording):
             return self._run_whole(call, found, live)
+        segments = live.segments
+        if segments is None:
+            segments = live.segments = Segments()
         results, made = profiling.timed_launch(segments.run)(found)
         for how in made or (KNOWN,):
             self.stats.count_kernel(how)
@@ -726,10 +730,10 @@ class FunctionDispatcher(Dispatcher):
             tell(self.stats.name, live, found)
         return found.assembled(results, call.leaves)
 
-    def _run_once(self, endpoint: Endpoint, call: Call, recording: Recording, live: Live) -> Any:
+    def _run_once(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         if live.segments is not None:  # nothing of this run can be kept: the next one is the first
             return self._run_live(endpoint, call, live)
-        return self._run_whole(call, recording, live)
+        return self._run_found(call, found, live)
 
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
         self.stats.traces += 1

@@ -8,16 +8,19 @@ first program is the thousand steps of a ``while`` loop.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ...tracer.ir.graph import Node
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import Site
 from ..config import config
-from ..record.recording import Pieces, Recording
-from .segments import Answers, Segments
+from ..record.recording import Mark, Pieces, Recording
+from .segments import Answers, Segments, at_iterations
 
 LONG = 3000  # operations, adjoint included, from which on a program is compiled in pieces if it can be
 LONG_PIECE = 100  # operations of such a piece, on average, at most
+LONG_LOOPS = 240  # operations from which on a live run with loops is compiled in pieces
 
 _ADVICE = "choose with np.where(condition, a, b) there, or compute in a loop that stays one (tracegrad.scan)"
 
@@ -61,6 +64,16 @@ def too_long(recording: Recording) -> Reason | None:
     if length > LONG_PIECE * pieces:
         return None
     return Refusal.REPLAY_LONG(count=length, branches=pieces - 1, site=recording.graph.guards[-1].site)
+
+
+def in_pieces(nodes: Sequence[Node], marks: Sequence[Mark]) -> bool:
+    """Whether a live run is better compiled in pieces, because its loops repeat the same ones.  A heuristic."""
+    return len(nodes) >= LONG_LOOPS and len(at_iterations(marks, len(nodes))) > 1
+
+
+def surely_in_pieces(nodes: Sequence[Node], marks: Sequence[Mark]) -> bool:
+    """That a run is wanted in pieces, as those before it were."""
+    return True
 
 
 def branch_outcomes(site: Site | None) -> Reason:

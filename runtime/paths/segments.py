@@ -3,7 +3,8 @@
 The recorded program (``Pieces``) is cut where control flow asked for a value.  Each *segment* between two cuts has a
 forward kernel, from what it reads of other segments to what they or the result read of it, and a backward kernel,
 from what it reads and the cotangents of what it gives to the cotangents of what it reads.  So ten ``if`` statements
-need kernels for twenty pieces, not for a thousand programs; and the steps of a long loop share theirs.
+need kernels for twenty pieces, not for a thousand programs.  It is also cut between the iterations of its loops, which
+share their kernels.
 
 Where to cut decides nothing but speed: any cut of a list in execution order gives the same numbers.  ``cuts`` is
 that heuristic.  A backward kernel computes again what it needs of its segment's forward.  The segment that makes the
@@ -13,6 +14,7 @@ loss has one kernel for both.  What NumPy has already computed for Python's ques
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,8 +36,11 @@ from ..config import config
 from ..launch.binding import array_records, compiled, launched
 from ..launch.kernel_cache import KNOWN
 from ..recent import Recent
-from ..record.recording import Pieces, Recording
+from ..record.recording import Mark, Pieces, Recording
 from .paths import compare_result
+
+PIECE = 60  # operations of a piece of a loop, at least
+LONG_ITERATION = 240  # operations from which on an iteration with loops in it is cut
 
 # ---- where to cut --------------------------------------------------------------------------------------------------
 
@@ -71,6 +76,37 @@ class Answers:
             if (kind, site) not in self.varied
         ]
         return "\n".join(sorted(lines)) or "no value decided the control flow: one segment"
+
+
+def at_iterations(marks: Sequence[Mark], end: int) -> list[int]:
+    """The positions at which to cut a run of *end* operations with loops, so that the pieces of one loop are alike:
+    between iterations, several short ones in a piece, and within long ones at those of the loops in them."""
+    of_loop: dict[int, list[int]] = {}
+    for position, loop in marks:
+        of_loop.setdefault(loop, []).append(position)
+    found: list[int] = []
+    _cut_loops(marks, 0, len(marks), of_loop, found)
+    return [cut for cut in dict.fromkeys(found) if 0 < cut < end]
+
+
+def _cut_loops(marks: Sequence[Mark], first: int, last: int, of_loop: dict[int, list[int]], found: list[int]) -> None:
+    """Append to *found* the cuts of the loops that begin with the marks from number *first* to *last*."""
+    while first < last:
+        begins = of_loop[marks[first][1]]  # that of an outer loop comes before those of the loops in it
+        begins = begins[bisect_left(begins, marks[first][0]) : bisect_left(begins, marks[last - 1][0] + 1)]
+        cut = begins[0]
+        found.append(cut)
+        for begin, after in itertools.pairwise(begins):
+            inner, first = first + 1, bisect_left(marks, (after, -1))
+            if after - begin > LONG_ITERATION and inner < first:
+                found.append(begin)
+                _cut_loops(marks, inner, first, of_loop, found)
+                found.append(after)
+                cut = after
+            elif after - cut >= PIECE:
+                found.append(after)
+                cut = after
+        first += 1
 
 
 def _answer(guard: Guard) -> bytes:
@@ -158,7 +194,8 @@ class _SegmentRun:
     def results(self) -> tuple[Any, ...]:
         pieces, loss = self.pieces, self.pieces.loss
         roots = [r for r in pieces.results if r not in set(pieces.gradients)]
-        segments = split(pieces.nodes, roots, self.owner.answers.cuts(pieces.guards))
+        cuts = {*self.owner.answers.cuts(pieces.guards), *at_iterations(pieces.marks, len(pieces.nodes))}
+        segments = split(pieces.nodes, roots, sorted(cuts))
         nodes = [n for segment in segments for n in segment.nodes]
         flows: set[Var] = set()
         if loss is not None and pieces.wrt:

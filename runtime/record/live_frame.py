@@ -267,10 +267,11 @@ class LiveFrame(SpecialMethods):
         return iter(self.run.iterable(xs))  # which a generator may keep
 
     def loop(self, number: int, iterable: Any, /) -> Any:
-        return PythonFor(iter(self.run.iterable(iterable)))
+        return PythonFor(map(self.run.marking(), iter(self.run.iterable(iterable))))
 
     def while_loop(self, number: int, /) -> Any:
-        return AskedWhile(self.test)
+        mark = self.run.marking()
+        return AskedWhile(lambda x: self.test(mark(x)))
 
     def context(self, c: Any, /) -> Any:
         return asked(self.run, c, "__enter__", "__exit__")

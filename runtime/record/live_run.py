@@ -14,6 +14,7 @@ import itertools
 import operator
 import types
 from collections import deque
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property, partial
 from typing import Any
@@ -24,6 +25,7 @@ from ...tracer.control.jitted import is_recorded, python_of, through_source
 from ...tracer.convert.copies import NotConverted, convert, remade
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
+from ...tracer.ir.graph import Node
 from ...tracer.ir.own_attributes import in_class
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.numpy_api.python_builtins import of_class, operator_of, plain_like, takes_traced
@@ -36,6 +38,7 @@ from ..state.values import is_empty
 from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, is_asking, no_result
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
+from .recording import Mark
 from .special_methods import SpecialMethods
 from .written_places import WrittenPlaces
 
@@ -68,10 +71,13 @@ _QUESTIONS = {*_OPERATORS, *_ASKING_EACH, id(bool), id(isinstance)}
 class LiveRun:
     """The copies of one run.  ``stands_for``: by id of what stands in it for an object of the user's, that object.
 
-    :param originals: by id of what the function was given, the caller's object in whose place it is."""
+    :param originals: by id of what the function was given, the caller's object in whose place it is.
+    :param nodes: the operations of the run so far.
+    :param marks: is told where iterations of its loops begin."""
 
-    def __init__(self, trust: Trust, originals: dict[int, Any]) -> None:
+    def __init__(self, trust: Trust, originals: dict[int, Any], nodes: list[Node], marks: list[Mark]) -> None:
         self._trust, self.originals = trust, originals
+        self._nodes, self._marks, self._loops = nodes, marks, itertools.count()
         self.given: dict[int, Any] = {}  # id of a container of the caller's -> what the function was given for it
         self.written = WrittenPlaces()
         self.stands_for: dict[int, Any] = {}
@@ -90,6 +96,20 @@ class LiveRun:
         """Let go of the user's objects: generators that the run has begun may go on."""
         self.stands_for, self._copies, self._ready, self.called = {}, {}, {}, None
         self.given, self.written, self._former = {}, WrittenPlaces(), []
+
+    def marking(self) -> Callable[[Any], Any]:
+        """The function that a run of a loop passes each of its items, or conditions, through."""
+        nodes, marks, number = self._nodes, self._marks, next(self._loops)
+
+        def mark(x: Any) -> Any:
+            at = len(nodes)
+            if not marks or marks[-1][0] != at:
+                marks.append((at, number))
+            elif marks[-1][1] > number:  # of loops that begin an iteration at one place it is that of the outer one
+                marks[-1] = at, number
+            return x
+
+        return mark
 
     # ---- functions
 

@@ -2,8 +2,8 @@
 
 ``record`` runs the function on traced arguments and returns a ``Recording`` (``recording.py``), which ``derive.py``
 makes: the simplified graph (results, then the floats that guards compare), its canonical form, and the text of the
-expression that puts the results together (``outputs.py``).  ``record_pieces`` stops before the derivative and returns
-``Pieces``, which ``segments.py`` takes on.
+expression that puts the results together (``outputs.py``).  Where it is to be run in pieces, it stops before the
+derivative and returns ``Pieces``, which ``segments.py`` takes on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
-from ...tracer.ir.graph import Var, building
+from ...tracer.ir.graph import Node, Var, building
 from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Refusal
@@ -40,7 +40,6 @@ from ...tracer.record.made_arrays import check_parts, take_back_guesses
 from ...tracer.record.recorder import Recorder, recording
 from ...tracer.record.retry import Retry, chosen_anew
 from ...tracer.record.undecided import Undecided
-from ...tracer.reroll.roll import roll
 from ..cuda.availability import require_cuda
 from ..launch import long_loops  # noqa: F401  (runs those that NumPy would take long for)
 from ..mode import VALUE, Mode
@@ -54,9 +53,9 @@ from .effects import Effects
 from .held_values import HeldError, refuse_held, refuse_kept
 from .learned import Learned
 from .live_run import LiveRun
-from .outputs import flatten_result, leaf_text, returned
+from .outputs import flatten_result, leaf_text
 from .reached import Reached
-from .recording import Look, Pieces, Recording, UserRun
+from .recording import Look, Mark, Pieces, Recording, UserRun
 from .unwrap_tracers import (
     Holders,
     PlainKeys,
@@ -65,6 +64,14 @@ from .unwrap_tracers import (
     is_raised_by_python,
 )
 
+# whether a run with these nodes, and these places at which iterations of its loops begin, is wanted in pieces
+InPieces = Callable[[Sequence[Node], Sequence[Mark]], bool]
+
+
+def as_one(nodes: Sequence[Node], marks: Sequence[Mark]) -> bool:
+    """That no run is wanted in pieces."""
+    return False
+
 
 def record(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None = None) -> Recording:
     """Run *fn* on traced arguments, for this call alone: nothing but its kernel is kept.  *look*: the recording is to
@@ -72,35 +79,35 @@ def record(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, loo
 
     Raises:
         Retry: the run is to be made again; nothing has been done outside."""
-    if INTEGER in call.kinds:
-        raise Retry(by_value({}))
-    try:
-        found = _record(fn, call, mode, learned, look=look)
-    except HeldError as error:
-        if error.done or mode.kind == VALUE:
-            raise
-        unrecordable.discard(error)
-        found = _record(fn, call, mode, learned, look=look)
-        if isinstance(found, Recording):
-            found.changes = [Refusal.REPLAY_RETURNS(what=error.what), *found.changes]
-    except Exception as error:
-        if isinstance(error, UnsupportedError | TypeError) and hook_loaded():  # what the function itself has imported
-            return record(fn, call, mode, learned, look)
-        explain_lists(error, fn, call)
-        raise
+    found = record_pieces(fn, call, mode, learned, as_one, look)
     assert isinstance(found, Recording)
     return found
 
 
-def record_pieces(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned) -> Recording | Pieces:
-    """As ``record``, up to the derivative.  A whole ``Recording`` where a derivative runs Python of
-    the user's (a ``Function``), which has to happen within the recording."""
+def record_pieces(
+    fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: InPieces, look: Look | None = None
+) -> Recording | Pieces:  # fmt: skip
+    """As ``record``, up to the derivative where it is wanted *in_pieces*.  A whole ``Recording`` where a derivative
+    runs Python of the user's (a ``Function``), which has to happen within the recording.
+
+    Raises:
+        Retry: the run is to be made again; nothing has been done outside."""
+    if INTEGER in call.kinds:
+        raise Retry(by_value({}))
     try:
-        return _record(fn, call, mode, learned, in_pieces=True)
-    except UnsupportedError:
-        if not hook_loaded():
+        return _record(fn, call, mode, learned, in_pieces, look)
+    except HeldError as error:
+        if error.done or mode.kind == VALUE:
             raise
-    return record_pieces(fn, call, mode, learned)
+        unrecordable.discard(error)
+        found = _record(fn, call, mode, learned, in_pieces, look)
+        found.changes = [Refusal.REPLAY_RETURNS(what=error.what), *found.changes]
+        return found
+    except Exception as error:
+        if isinstance(error, UnsupportedError | TypeError) and hook_loaded():  # what the function itself has imported
+            return record_pieces(fn, call, mode, learned, in_pieces, look)
+        explain_lists(error, fn, call)
+        raise
 
 
 @dataclass(slots=True)
@@ -114,6 +121,7 @@ class Beginning:
     leaves: list[Any]
     names: Sequence[str]
     wrt: list[int]
+    marks: list[Mark] = field(default_factory=list)  # where iterations of Python's loops begin, in a live run
 
 
 def begin(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None) -> Beginning:
@@ -139,7 +147,7 @@ def begin(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look
 
 
 def _record(
-    fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: bool = False, look: Look | None = None
+    fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, in_pieces: InPieces, look: Look | None
 ) -> Recording | Pieces:
     clock = time.perf_counter()
     begun, as_recorded = begin(fn, call, mode, learned, look), look is not None and look.as_recorded
@@ -159,12 +167,12 @@ def _record(
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
         run = UserRun(inputs, answers_of(recorder))
-        if not in_pieces and not as_recorded:
-            with Working("loops", len(recorder.items)):
-                roll(recorder, returned(out), guarded=False)
         begun.integers.rolled(recorder)
-        if in_pieces and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
-            return _pieces(fn, out, mode, call, recorder, wrt, [inputs[k] for k in wrt])
+        own = any(node.prim.kind == CUSTOM for node in recorder.nodes)
+        if call.device is None and not own and in_pieces(recorder.nodes, begun.marks):
+            return _pieces(fn, out, mode, call, begun)
+        if not as_recorded:
+            recorder.drop_guards()
         found = recording_of(
             run, out, Effects(), recorder, fn, learned, call, mode, wrt, begun.names, [], guarded=False,
             simplified=not as_recorded,
@@ -183,7 +191,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning,
     recorder.caller.originals = given.originals
     holders, left, out, ended = Holders(recorder, given), True, None, False
     kept: Any = None
-    live = LiveRun(learned.trust, given.originals)  # whose copies live until all is settled
+    live = LiveRun(learned.trust, given.originals, recorder.nodes, begun.marks)  # whose copies live until all is settled
     live.given = {id(c.original): c.given for c in given.containers if c.given is not c.original}
     plain.copies, recorder.prepares = live.stands_for, live.prepares
 
@@ -351,9 +359,8 @@ def _number(value: TracedArray, recorder: Recorder) -> Any:
 # ---- what comes out ------------------------------------------------------------------------------------------------
 
 
-def _pieces(
-    fn: Any, out: Any, mode: Mode, call: Call, recorder: Recorder, leaves: Sequence[int], wrt: list[Var]
-) -> Pieces:
+def _pieces(fn: Any, out: Any, mode: Mode, call: Call, begun: Beginning) -> Pieces:
+    recorder, leaves, wrt = begun.recorder, begun.wrt, [begun.inputs[k] for k in begun.wrt]
     gradients = [Var(Aval(v.aval.dtype, v.aval.shape)) for v in wrt]
     results, output = outputs_of(
         fn, out, mode, call, recorder, leaves, wrt, derivative=lambda *_: gradients, conjugate=True
@@ -363,4 +370,7 @@ def _pieces(
     if mode.kind != VALUE:
         loss = loss_of(fn, split_aux(fn, out)[0] if mode.has_aux else out, mode)[1] if mode.holomorphic else results[0]
     sources = [*recorder.inputs, *[var for var, _ in recorder.consts]]
-    return Pieces(recorder.nodes, recorder.guards, sources, recorder.env, results, loss, wrt, gradients, output)
+    return Pieces(
+        recorder.nodes, recorder.guards, sources, recorder.env, results, loss, wrt, gradients, output, begun.marks,
+        list(recorder.reasons),
+    )  # fmt: skip

@@ -32,6 +32,9 @@ from .effects import OutsideEffect
 from .outputs import Output, Whole
 from .trees import Source
 
+# where an iteration of a Python loop begins: the number of operations before it, and the number of the loop's run
+Mark = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -236,6 +239,8 @@ class Pieces:
     wrt: list[Var]  # the sources that gradients are taken of
     gradients: list[Var]  # placeholders of the gradients among the results
     output: Output
+    marks: list[Mark]
+    changes: list[Reason]  # reasons why it can't be replayed
 
     def assembled(self, found: tuple[Any, ...], leaves: Sequence[Any]) -> Any:
         """The user's result from the values of the graph's results and the leaves of the call."""

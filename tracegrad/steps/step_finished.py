@@ -22,10 +22,10 @@ from ..tensors.device import on_cuda
 from ..tensors.tensor import Tensor
 from ..tracer.ir.graph import Graph, building
 from ..tracer.ir.refusals import Refusal
+from ..tracer.loops.loop_node import note_loops
 from ..tracer.record.array import TracedArray
 from ..tracer.record.integers import Integers
 from ..tracer.record.recorder import Recorder
-from ..tracer.reroll.roll import rolled
 from .leaving import Leaving
 from .step_autograd import finish
 from .step_places import LEAF, Places, is_tensor, scalar_type, text_at
@@ -86,7 +86,8 @@ def _kernel(
     """The kernel that gives the *results*; adds the link's to their places, and reasons against a replay."""
     link, on_device = capture.link, capture.device.type == "cuda"
     atoms = [*results.written, *results.atoms]
-    program = rolled(capture.recorder, [*atoms, *([] if link is None else link.gradients)])
+    note_loops(capture.recorder)
+    program = capture.recorder.copy()
     integers.rolled(program)
     integers.refuse()
     overwritten = {root.var for root in capture.roots if root.written}

@@ -10,13 +10,12 @@ from types import MappingProxyType
 from typing import Any
 
 from ..ir.aval import INT, Aval
-from ..ir.graph import Atom, Node, Var, building, strong, structural
+from ..ir.graph import Atom, Builder, Node, Var, building, strong, structural
 from ..ops.control import UNLIMITED
 from ..ops.elementwise import F, cast
 from ..ops.indexing import GATHER
 from ..ops.shape import iota, move_axis, reshape, take_slice
 from ..record.buffers import PickStep, Spot
-from ..reroll.loop_body import Lines
 from .parts import Cut
 from .positions import Affine, bounds
 from .row_writes import PlaceRead, PlacewiseArray, picked, value_of
@@ -34,7 +33,7 @@ class IterationBody:
         starts: Mapping[Var, Atom] = MappingProxyType({}),
     ):  # fmt: skip
         self.parts, self.marked, self.recorder, self.before = parts, parts.marked, parts.recorder, before
-        self.lines = Lines()
+        self.lines = Builder()
         self.known: dict[Atom, Atom] = dict(parts.known)
         self.row = Var(Aval(INT, (), weak=True))  # the number of the iteration
         self.known[self.marked.number] = self.row

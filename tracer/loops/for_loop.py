@@ -22,16 +22,15 @@ from types import FrameType
 from typing import Any
 
 from ..ir.aval import INT
-from ..ir.graph import Atom, Lit, building
+from ..ir.graph import Atom, Lit, Node, building
+from ..ir.primitive import LOOP
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder, current_recorder
-from ..reroll.find import MIN_TRIPS, worth_rolling
-from ..reroll.repeats import FEW_TRIPS
 from .holders import HOLDERS
 from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, live_parts, same_objects, source_of
-from .iteration import EarlierWrites, Iteration
+from .iteration import FEW_TRIPS, EarlierWrites, Iteration
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine, bounds
@@ -40,7 +39,10 @@ from .quiet import Quiet, is_plain_source
 from .row_writes import value_of
 from .values import UNSET
 
+MIN_TRIPS = 16  # iterations of a loop that is marked, however short they are
 MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than their iterations one after another
+LONG = 512  # operations in all of a loop that is marked with fewer iterations
+LOOP_WEIGHT = 100  # operations that a loop in an iteration counts for
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
 _LONG_ITERATIONS = "the iterations of a loop are long: the run is made again, with one that stands for all"
 MOST_WAITS = 32  # marked iterations beside these in vain, because a row that a loop within goes over is too short
@@ -130,7 +132,8 @@ class ShortLoop(PlainLoop):
 
     def _measure(self, before: int) -> None:
         recorder = self.recorder
-        if worth_rolling(recorder.items, before, len(recorder.items) - before, self.length):
+        loops = sum(isinstance(item, Node) and item.prim.kind == LOOP for item in recorder.items[before:])
+        if self.length * (len(recorder.items) - before + LOOP_WEIGHT * loops) >= LONG:
             recorder.taught.long_loops[id(self.loop)] = self.loop
             run_again(recorder, _LONG_ITERATIONS)
 

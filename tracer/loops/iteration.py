@@ -23,7 +23,6 @@ from ..record.array import TracedArray, class_of, wrap
 from ..record.buffers import Storage
 from ..record.made_arrays import ALONE, references
 from ..record.recorder import Recorder
-from ..reroll.repeats import FEW_TRIPS
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
 from .histories import Filling, History
@@ -49,6 +48,7 @@ from .values import (
     taken_apart,
 )
 
+FEW_TRIPS = 4  # no loop node has fewer iterations
 _ITEM_WRITTEN = "an iteration writes into an array of a list: the run is made again, with that loop as it is"
 _NO_FLOAT = "a number that a loop changes is a Python float in some iterations: the run is made again"
 _NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"

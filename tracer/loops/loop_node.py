@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from ..ir.aval import BOOL, INT, Aval
 from ..ir.graph import Atom, Lit, Var, building, live_nodes, read_vars, strong, structural
+from ..ir.primitive import LOOP
 from ..ir.refusals import Reason
 from ..ops.closure_conversion import closed
 from ..ops.control import UNLIMITED, loop
 from ..ops.elementwise import F, broadcast_to, cast
 from ..ops.reduce import reduce
 from ..ops.shape import reshape, slice_axis, zeros
+from ..record.recorder import Recorder
 from .body import IterationBody
 from .fold import folded
 from .parts import Cut, LoopResults
@@ -77,6 +79,16 @@ def _written(body: IterationBody, conditions: Sequence[Atom], before: int) -> li
     told = [why for symbol, why in found.items() if isinstance(why, Reason) and symbol not in of_lists]
     notes += [reason for reason in told if reason not in notes]
     return [w for w in found.values() if isinstance(w, PlacewiseArray)]
+
+
+def note_loops(recorder: Recorder) -> None:
+    """Note the loop nodes of a run that is over, for ``explain()``."""
+    for node in recorder.nodes if recorder.loops.iterations else ():
+        if node.prim.kind == LOOP and "body" in node.params:
+            length = "turns until it stops by itself" if node.params.get("stops") else f"{node.params['length']} turns"
+            note = f"rolled: the loop at {node.site}, {len(node.params['body'].nodes)} operations a turn, {length}"
+            if note not in recorder.notes:
+                recorder.notes.append(note)
 
 
 class _NodeMaker:

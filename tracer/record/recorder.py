@@ -188,8 +188,6 @@ class Recorder(RunSettings, Builder):
 
     def drop_guards(self) -> None:
         """Remove all guards but those that the memory of a loop relies on."""
-        kept = [k for k, item in enumerate(self.items) if isinstance(item, Node) or item.kind == CAPACITY]
-        self.items, self.sites = [self.items[k] for k in kept], [self.sites[k] for k in kept]
         self.guards[:] = [guard for guard in self.guards if guard.kind == CAPACITY]
 
     def forget(self, nodes: int, items: int) -> None:
@@ -197,12 +195,6 @@ class Recorder(RunSettings, Builder):
         gone = set(self.nodes[nodes:])
         self._seen = {key: node for key, node in self._seen.items() if node not in gone}
         del self.nodes[nodes:], self.items[items:], self.sites[items:]
-
-    def replace(self, nodes: list[Node], guards: list[Guard]) -> None:
-        """Replace the recording by another form of the same program."""
-        self.nodes, self.items, self.sites, self.guards = [], [], [], guards
-        self._seen.clear()
-        self.adopt(nodes)
 
     def rewrite(self, nodes: int, items: int, guards: int, instead: Sequence[Node | Guard]) -> None:
         """Put the items *instead*, in their order, in the place of the nodes, the items and the guards from these

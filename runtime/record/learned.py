@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from ...tracer.record.recorder_parts import Taught
 from ...tracer.record.retry import Options
 from ..state.trust import Trust
 
 
 @dataclass(slots=True)
 class Learned:
-    """``trusts``: whether no run has met a matrix that has no inverse, or no factors.  ``rows_apart``: code of
-    functions whose batches are run row by row (``transforms/vmap.py``).  ``told``: warnings that have been given."""
+    """``trusts``: whether no run has met a matrix that has no inverse, or no factors.  ``taught``: by loops, and by
+    batches of functions (``transforms/vmap.py``).  ``told``: warnings that have been given."""
 
     trust: Trust = field(default_factory=Trust)
     trusts: bool = True
-    rows_apart: set[Any] = field(default_factory=set)
+    taught: Taught = field(default_factory=Taught)
     told: set[str] = field(default_factory=set)
 
     def follow(self, options: Options) -> None:
         """Make further runs by what one has learned."""
         self.trusts &= options.trusts
-        self.rows_apart |= options.apart
+        self.taught.rows_apart |= options.apart

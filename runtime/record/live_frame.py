@@ -10,7 +10,7 @@ import functools
 import operator
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,6 +22,8 @@ from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.errors import MutationError, unrecordable
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.site import FOR_THE_USER, user_frame
+from ...tracer.loops.items import item, set_item
+from ...tracer.loops.restarted import begin_restarted
 from ...tracer.record.array import TracedArray, is_traced, truth_of
 from ...tracer.record.made_arrays import MadeArray, all_made
 from ...tracer.record.shown_names import CALLED
@@ -65,9 +67,9 @@ def _nothing(x: Any) -> Any:
 class LiveFrame(SpecialMethods):
     """The frame of one function in a *run*."""
 
-    def __init__(self, run: Any, fn: types.FunctionType) -> None:
+    def __init__(self, run: Any, fn: types.FunctionType, loops: Sequence[Any]) -> None:
         super().__init__(fn)
-        self.run = run
+        self.run, self.loops = run, loops
         self.call, self.to_call = run.call, run.prepared  # type: ignore[method-assign]
 
     def result(self, x: Any, /) -> Any:
@@ -148,6 +150,7 @@ class LiveFrame(SpecialMethods):
                 run.forget(a)
 
     def del_attr(self, a: Any, name: str, /) -> None:
+        self.run.acts()
         raw = lookup(type(a), name)
         if (hook := self.run.method(a, "__delattr__")) is not None:
             hook(name)
@@ -160,13 +163,16 @@ class LiveFrame(SpecialMethods):
 
     def item(self, a: Any, index: Any, /) -> Any:
         if type(a) in INERT:
-            return self.run.given_for(a[index])
+            return self.run.given_for(item(self.run.recorder, a, index) if self.run.loops else a[index])
         get = self.run.method(a, "__getitem__")
         found = [self.run.given_for(a[index] if get is None else get(index))]
         return all_made(found, sys._getframe(1)) if type(found[0]) in _ARRAYS else found[0]  # of np.r_
 
     def set_item(self, value: Any, a: Any, index: Any, /) -> None:
-        if type(a) is np.ndarray:
+        if type(a) is TracedArray:
+            set_item(self.run.recorder, value, a, index)
+        elif type(a) is np.ndarray:
+            self.run.acts()
             try:
                 a[index] = value
             except Exception as error:  # NumPy has words of its own for ours
@@ -176,12 +182,14 @@ class LiveFrame(SpecialMethods):
                 unrecordable.discard(refused)
                 raise MutationError.here(_SHARED) from error
         elif type(a) in INERT or (put := self.run.method(a, "__setitem__")) is None:
+            self.run.acts()
             self.run.written.container(a)
             a[index] = value
         else:
             put(index, value)
 
     def del_item(self, a: Any, index: Any, /) -> None:
+        self.run.acts()
         if type(a) in INERT or (delete := self.run.method(a, "__delitem__")) is None:
             del a[index]
         else:
@@ -232,6 +240,8 @@ class LiveFrame(SpecialMethods):
         return plain(_nothing(a), _nothing(b))  # raises
 
     def in_place(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
+        if type(a) in _ARRAYS:
+            self.run.acts()
         self.run.written.container(a)
         if type(a) in INERT and type(b) in INERT:
             return plain(a, b)
@@ -247,6 +257,8 @@ class LiveFrame(SpecialMethods):
     def is_(self, a: Any, b: Any, /) -> bool:
         if a is None or b is None:
             return a is b
+        if TRACED.intersection((type(a), type(b))):
+            self.run.acts()
         a, b = [self.run.originals.get(id(x), x) for x in (a, b)]
         if a is b:
             return True
@@ -267,13 +279,16 @@ class LiveFrame(SpecialMethods):
         return iter(self.run.iterable(xs))  # which a generator may keep
 
     def loop(self, number: int, iterable: Any, /) -> Any:
-        return PythonFor(map(self.run.marking(), iter(self.run.iterable(iterable))))
+        over, statement = self.run.iterable(iterable), self.loops[number]
+        found = begin_restarted(self.run.recorder, over, statement) if statement.restarts else None
+        return PythonFor(map(self.run.marking(), iter(over))) if found is None else found
 
     def while_loop(self, number: int, /) -> Any:
         mark = self.run.marking()
         return AskedWhile(lambda x: self.test(mark(x)))
 
     def context(self, c: Any, /) -> Any:
+        self.run.acts()
         return asked(self.run, c, "__enter__", "__exit__")
 
     def super(self, cls: Any, first: Any, /) -> Any:
@@ -281,6 +296,7 @@ class LiveFrame(SpecialMethods):
         return builtins.super(cls, first) if f is builtins.super else f()
 
     def locals(self, found: dict[str, Any], /) -> dict[str, Any]:
+        self.run.acts()
         return {name: value for name, value in super().locals(found).items() if not name.startswith(OWN)}
 
 

@@ -25,12 +25,13 @@ from ...tracer.control.jitted import is_recorded, python_of, through_source
 from ...tracer.convert.copies import NotConverted, convert, remade
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
-from ...tracer.ir.graph import Node
 from ...tracer.ir.own_attributes import in_class
 from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.loops.restarted import acts
 from ...tracer.numpy_api.python_builtins import of_class, operator_of, plain_like, takes_traced
 from ...tracer.record.array import is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
+from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_names import METHODS_OF, is_for_lists, own_answer, shown
 from ..state.pins import lookup
 from ..state.trust import Trust
@@ -38,6 +39,7 @@ from ..state.values import is_empty
 from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, is_asking, no_result
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
+from .only_computes import INTO, is_iterator, only_computes
 from .recording import Mark
 from .special_methods import SpecialMethods
 from .written_places import WrittenPlaces
@@ -72,14 +74,14 @@ class LiveRun:
     """The copies of one run.  ``stands_for``: by id of what stands in it for an object of the user's, that object.
 
     :param originals: by id of what the function was given, the caller's object in whose place it is.
-    :param nodes: the operations of the run so far.
     :param marks: is told where iterations of its loops begin."""
 
-    def __init__(self, trust: Trust, originals: dict[int, Any], nodes: list[Node], marks: list[Mark]) -> None:
+    def __init__(self, trust: Trust, originals: dict[int, Any], recorder: Recorder, marks: list[Mark]) -> None:
         self._trust, self.originals = trust, originals
-        self._nodes, self._marks, self._loops = nodes, marks, itertools.count()
+        self.recorder, self._marks, self._loops = recorder, marks, itertools.count()
+        self.loops = recorder.open_loops
         self.given: dict[int, Any] = {}  # id of a container of the caller's -> what the function was given for it
-        self.written = WrittenPlaces()
+        self.written = WrittenPlaces(partial(acts, recorder))
         self.stands_for: dict[int, Any] = {}
         self.called: Any = None  # the last function that a copy has called, for messages
         self.has_given = False  # copies to code that is not converted, or it runs such code
@@ -95,11 +97,16 @@ class LiveRun:
     def end(self) -> None:
         """Let go of the user's objects: generators that the run has begun may go on."""
         self.stands_for, self._copies, self._ready, self.called = {}, {}, {}, None
-        self.given, self.written, self._former = {}, WrittenPlaces(), []
+        self.given, self.written, self._former = {}, WrittenPlaces(self.acts), []
+
+    def acts(self) -> None:
+        """More than to compute is about to be done."""
+        if self.loops:
+            acts(self.recorder)
 
     def marking(self) -> Callable[[Any], Any]:
         """The function that a run of a loop passes each of its items, or conditions, through."""
-        nodes, marks, number = self._nodes, self._marks, next(self._loops)
+        nodes, marks, number = self.recorder.nodes, self._marks, next(self._loops)
 
         def mark(x: Any) -> Any:
             at = len(nodes)
@@ -126,7 +133,7 @@ class LiveRun:
         if isinstance(copy, NotConverted):
             self.has_given = self.unseen = True  # nobody tells of what it writes
             return self._known(fn, shown(fn, self._found))
-        made = copy.function_of(fn, LiveFrame(self, fn))
+        made = copy.function_of(fn, LiveFrame(self, fn, copy.loops))
         return self._known(fn, made)
 
     def _ready_for(self, fn: types.FunctionType) -> Any:
@@ -209,6 +216,8 @@ class LiveRun:
     def prepared(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
         """The callable, without arguments, that a copy calls for ``f(*args, **kwargs)``."""
         self.called, ready = f, self._ready.get(id(f))
+        if self.loops and ready is None and not self._only_computes(f, args, kwargs):
+            self.acts()
         if ready is not None:
             return partial(ready, *args, **kwargs)
         if type(f) is types.MethodType and type(f.__self__) in INERT:
@@ -224,6 +233,14 @@ class LiveRun:
         if (found := self._asking(f, known, args, kwargs)) is not None:
             return found
         return self._outside(f, known, args, kwargs)
+
+    def _only_computes(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call does nothing outside, or is one of code of the user's, which tells of what it does."""
+        if any(is_iterator(x) for x in args) or not kwargs.keys().isdisjoint(INTO):
+            return False
+        return only_computes(f) or (type(f) in (types.FunctionType, types.MethodType, partial) and (
+            self.is_users(f) or self.is_users(getattr(f, "__func__", None)) or type(f) is partial or is_copy(f)
+        ))
 
     def _by_class(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same by the class of *f*, where that is code of the user's, or a method of a container; else None."""
@@ -350,7 +367,7 @@ class LiveRun:
     @cached_property
     def frame(self) -> LiveFrame:
         """A frame of no function, for what builtins do in place of statements."""
-        return LiveFrame(self, _NOWHERE)
+        return LiveFrame(self, _NOWHERE, ())
 
     def _is_followed(self, cls: type) -> bool:
         """Whether objects of a class are made by Python functions of the user's."""
@@ -429,6 +446,8 @@ class LiveRun:
 
     def iterable(self, obj: Any) -> Any:
         """*obj*, to be iterated over by code that is not converted."""
+        if self.loops and is_iterator(obj):
+            self.acts()
         return obj if type(obj) in INERT else asked(self, obj, *ITERATES)
 
     def attribute_for_c(self, obj: Any, name: str) -> Any:

@@ -152,7 +152,7 @@ def _record(
     clock = time.perf_counter()
     begun, as_recorded = begin(fn, call, mode, learned, look), look is not None and look.as_recorded
     recorder, inputs, wrt = begun.recorder, begun.inputs, begun.wrt
-    recorder.taught.rows_apart = learned.rows_apart
+    recorder.taught = learned.taught
     recorder.code = code = Reached(fn, learned.trust, call.objects)
     unrecordable.clear()
     at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
@@ -191,7 +191,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning,
     recorder.caller.originals = given.originals
     holders, left, out, ended = Holders(recorder, given), True, None, False
     kept: Any = None
-    live = LiveRun(learned.trust, given.originals, recorder.nodes, begun.marks)  # whose copies live until all is settled
+    live = LiveRun(learned.trust, given.originals, recorder, begun.marks)  # whose copies live until all is settled
     live.given = {id(c.original): c.given for c in given.containers if c.given is not c.original}
     plain.copies, recorder.prepares = live.stands_for, live.prepares
 
@@ -202,6 +202,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning,
     holders.begin()
     try:
         out = live.call(fn, *given.args, **given.kwargs)
+        recorder.loops.forget_values()
         if live.unseen:
             given.refuse_two_ways(code.found)
         out = _classified(out, recorder, bool(wrt))

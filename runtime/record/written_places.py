@@ -31,9 +31,10 @@ _OURS = f"{__name__.partition('.')[0]}."
 
 
 class WrittenPlaces:
-    """The places of one run."""
+    """The places of one run, which *acts* where it writes to one."""
 
-    def __init__(self) -> None:
+    def __init__(self, acts: Callable[[], None]) -> None:
+        self._acts = acts
         self._places: dict[tuple[int, Any], Any] = {}  # by id and name or key: the owner, or a reference to it
 
     def __bool__(self) -> bool:
@@ -42,6 +43,7 @@ class WrittenPlaces:
     def add(self, owner: Any, key: Any = _ALL) -> None:
         """An attribute, or the item of a dict, may be written; or all that *owner* holds: a container, a cell, a
         context variable, a function with a cache.  Objects that the run lets go may end, as they do in Python."""
+        self._acts()
         stays = key is _ALL or type(owner) is dict
         self._places[id(owner), key] = owner if stays else _reference(owner)
 

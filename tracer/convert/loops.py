@@ -40,6 +40,7 @@ class LoopStatement:
     sums: tuple[str, ...] = ()  # names with which the body only adds, subtracts and multiplies
     filled: tuple[tuple[str, int], ...] = ()  # lists that it reads at any position, and how many calls append to them
     unread: tuple[str, ...] = ()  # names that it assigns and that nothing reads after it
+    restarts: bool = False  # whether the copy can make an iteration of it again (../loops/restarted.py)
 
 
 def nested_loops(nodes: Iterable[ast.AST]) -> int:
@@ -77,7 +78,7 @@ class Loops(Targets):
             assigned, carried, *_lines(node), targets, *ways, tuple(stored), _ends(node),
             reads=read_in(node.body, targets), depth=1 + nested_loops(node.body), sums=only_summed(node.body),
             filled=tuple(filled_in(node.body).items()),
-            unread=self._unread(node, assigned),
+            unread=self._unread(node, assigned), restarts=self.direct and _can_restart(node, ways),
         )  # fmt: skip
         target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
@@ -91,7 +92,16 @@ class Loops(Targets):
         body += self._inside(text, node.body)
         self.certain = certain
         ended = [*self.rebinding(text, "results", assigned, at), *self.block(node.orelse)]
-        return self.for_statement(number, text, iterable, target, body, ended, at)
+        made = self.for_statement(number, text, iterable, target, body, ended, at)
+        return [made[0], self._restarted(text, made[1], at)] if self.loops[number].restarts else made
+
+    def _restarted(self, text: str, statement: Any, at: Place) -> Any:
+        """The loop *statement*, an iteration of which may be made again."""
+        other = ast.UnaryOp(ast.Not(), ast.Call(of_own(text, "again", at), [], [], **at), **at)
+        handled: list[Any] = [ast.If(other, [ast.Raise(**at)], [], **at), ast.Continue(**at)]
+        caught = ast.ExceptHandler(of_own(text, "interrupted", at), None, handled, **at)
+        tried: Any = ast.Try([statement], [caught], [], [], **at)
+        return ast.While(constant(True, at), [tried, ast.Break(**at)], [], **at)
 
     def for_statement(
         self, number: int, text: str, iterable: Any, target: Any, body: list[Any], ended: list[Any], at: Place
@@ -181,6 +191,13 @@ class Loops(Targets):
         if not left or value is None or isinstance(value, ast.Constant):
             return [*left, ast.Return(value, **at)]
         return [bind(_RESULT, value, at), *left, ast.Return(ast.Name(_RESULT, LOAD, **at), **at)]
+
+
+def _can_restart(node: ast.For, ways: tuple[bool, bool, bool]) -> bool:
+    """Whether an iteration of a loop that has ended halfway can be made again: nothing of the user's comes between."""
+    within = [n for part in node.body for n in ast.walk(part)]
+    between = any(isinstance(n, (ast.Try, ast.With, ast.Delete, ast.Await, *FUNCTIONS)) for n in within)
+    return not (between or node.orelse or any(ways))
 
 
 def read_in(parts: Sequence[Any], but: Sequence[str] = ()) -> tuple[str, ...]:

@@ -60,6 +60,7 @@ class PythonFor:
 
     __slots__ = ("iterator",)
     rebinds = False
+    interrupted = ()  # exceptions that may have ended an iteration which is made again
 
     def __init__(self, iterator: Any) -> None:
         self.iterator = iterator
@@ -78,6 +79,10 @@ class PythonFor:
 
     def leave(self) -> None:
         """``break`` or ``return`` comes next."""
+
+    def again(self) -> bool:
+        """Whether the iteration that an exception has ended is made again."""
+        return False
 
 
 class PythonWhile:

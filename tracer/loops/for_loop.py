@@ -174,6 +174,8 @@ class ForLoop(BoundNames):
         self.waits = 0  # marked iterations that were to wait for a longer row
         self.rebinds = False
         self.iteration: Iteration | None = None
+        self.begun: Iteration | None = None  # the same, until a loop node was made of it, or it has no chance of one
+        self.redone = False  # whether an iteration is to be made once more, whose item was taken
         self.values: tuple[Any, ...] = ()
         self.learned = EarlierWrites()
         self.final = False  # whether no loop node is tried any more
@@ -199,7 +201,8 @@ class ForLoop(BoundNames):
             if self._has_changed():
                 what = "a list is changed that is iterated over"
                 self.iteration.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
-            if self._finished(sys._getframe(1)):
+            ended, self.begun = self._finished(sys._getframe(1)), None
+            if ended:
                 raise StopIteration
         if self.stopped is not None:
             return self._asking()
@@ -228,8 +231,9 @@ class ForLoop(BoundNames):
             self._stands_alone()
         self.rebinds, self.pending = self.pending, False
         self.streak = 0
-        if self.iterator is None or not self.pieces:
-            return self.source.item(k) if self.iterator is None else next(self.iterator)
+        if self.redone or self.iterator is None or not self.pieces:
+            redone, self.redone = self.redone, False
+            return self.source.item(k) if redone or self.iterator is None else next(self.iterator)
         advance(self.iterator, 1)  # whose numbers may not have gone on with it
         return self.source.item(k)
 
@@ -264,7 +268,8 @@ class ForLoop(BoundNames):
         iteration.marked.is_short = constant is not None and constant < MIN_TRIPS
         self.attempts += 1
         self.streak += 1
-        self.iteration, self.rebinds, self.pending = iteration, True, False
+        self.iteration = self.begun = iteration
+        self.rebinds, self.pending = True, False
         if self.iterator is not None:
             next(self.iterator)
         return self.source.symbol(iteration.marked, k)

@@ -104,7 +104,7 @@ class Iteration:
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
         found = {**self.frame.f_locals, **self.given}
-        histories = self._histories(found)
+        histories, self.given = self._histories(found), found
         self.marked = Marked(self.recorder, self.length, self.frame)
         self.ended = Changeable(self.learned.kept, self.marked.made)
         self.marked.statement = self.loop
@@ -157,6 +157,7 @@ class Iteration:
             return
         for outer in self.recorder.open_loops[:-1]:
             outer.writes(storage)
+        self.marked.kept.setdefault(id(storage), (storage, storage.atom))
         symbol = self.marked.carried(storage.atom)
         self.buffers[id(storage)] = storage, symbol
         storage.atom = symbol
@@ -230,6 +231,14 @@ class Iteration:
                 found._version = -1  # it is read from the buffer, where it is
             elif symbol is not None and found._storage.version == 0:
                 found._storage.atom, found._atom = atom_of(value), atom_of(value)
+
+    def take_back(self) -> Mapping[str, Any]:
+        """Undo what the iteration has written; the values of names with which it began."""
+        self.marked.close()
+        for storage, atom in self.marked.kept.values():
+            storage.atom = atom
+            storage.version += 1
+        return self.given
 
     # ---- the end of the iteration ----------------------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ class Marked:
         self.batches = len(recorder.stand_ins.rows)
         self.carries: list[CarriedSymbol] = []
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
+        self.kept: dict[int, tuple[Storage, Atom]] = {}  # these, and what they held
         self.places: dict[Any, WrittenPlace] = {}  # of objects, that are written
         self.appends: dict[int, list[Any]] = {}  # id of a list -> [it, values that are appended]
         self.grows: dict[int, int] = {}  # id of a list -> how many values each iteration appends to it
@@ -236,6 +237,7 @@ class Marked:
         for loop in self.recorder.open_loops:
             if storage.born < loop.serial:
                 loop.written[id(storage)] = storage
+                loop.kept.setdefault(id(storage), (storage, storage.atom))
 
     # ---- what the front end tells ----------------------------------------------------------------------------------
 

@@ -58,6 +58,10 @@ class LoopState(Part):
     parts_taken: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     iterations: int = 0
 
+    def forget_values(self) -> None:
+        """Let go of values of the iterations, all of which are over."""
+        self.marked_values, self.made_anew = {}, {}
+
 
 @dataclass
 class Taught:

@@ -1,0 +1,57 @@
+"""Functions that do nothing but compute a result, which an iteration over symbols may call."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import types
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from ...tracer.record.array import TracedArray
+
+INTO = frozenset(("out", "where", "file"))  # parameters for what a function writes into
+_BUILTINS = frozenset((
+    "abs", "bool", "complex", "dict", "divmod", "enumerate", "float", "frozenset", "int", "isinstance", "issubclass",
+    "len", "list", "max", "min", "pow", "range", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple",
+    "type", "zip", "all", "any", "callable",
+))  # fmt: skip
+_PURE = {id(getattr(builtins, name)) for name in _BUILTINS} | {id(x) for x in vars(math).values() if callable(x)}
+_WRITE = frozenset((
+    "copyto", "put", "place", "putmask", "fill_diagonal", "put_along_axis", "at", "sort", "fill", "itemset",
+    "partition", "resize", "setfield", "setflags", "byteswap", "tofile", "dump", "save", "savez", "savetxt", "seterr",
+    "load", "fromfile", "genfromtxt", "loadtxt", "memmap", "setbufsize", "set_printoptions", "shuffle",
+))  # fmt: skip
+_NUMPY = ("numpy", "numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg")
+_READ = frozenset((
+    "get", "index", "count", "copy", "keys", "values", "items", "isdisjoint", "issubset", "issuperset", "union",
+    "intersection", "difference", "__contains__", "__getitem__", "__len__",
+))  # fmt: skip
+_CONTAINERS = (list, dict, set, deque)
+
+
+def is_iterator(x: Any) -> bool:
+    """Whether *x* is used up when it is iterated over."""
+    return hasattr(type(x), "__next__")
+
+
+def only_computes(f: Any) -> bool:
+    """Whether *f* is known to do no more than compute."""
+    if id(f) in _PURE:
+        return True
+    kind, name = type(f), getattr(f, "__name__", "")
+    if kind is np.ufunc:
+        return True
+    owner = getattr(f, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType):
+        if isinstance(owner, _CONTAINERS):
+            return name in _READ
+        return isinstance(owner, (TracedArray, np.ndarray, np.generic, str, bytes, tuple, float, int)) and (
+            name not in _WRITE or type(owner) is TracedArray
+        )
+    module = str(getattr(f, "__module__", ""))
+    if isinstance(f, type):
+        return issubclass(f, np.generic)
+    return module in _NUMPY and name not in _WRITE and not name.startswith("random")

@@ -1,0 +1,76 @@
+"""Loops over symbols in runs that do everything at once, and so cannot be made again.
+
+    l = begin_restarted(recorder, iterable, loop)
+    while True:
+        try:
+            for TARGET in l: ...  # as of for_loop.py
+        except l.interrupted:
+            if not l.again(): raise
+            continue
+        break
+
+A marked iteration of such a loop only computes: what is about to do more, or needs a number as Python's own, raises a
+``Retry`` (``acts``, ``python_ints.run_again``).  Then the iteration is made once more as it is, from the values with
+which it began, and so are those after it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..ir.errors import TracegradError, unrecordable
+from ..record.recorder import Recorder
+from ..record.retry import Options, Retry
+from .for_loop import ForLoop, can_mark, worth_marking
+from .iterables import source_of
+from .marked import forget_left_loops
+from .values import UNSET
+
+_ACTS = "an iteration does more than to compute: it is made as it is"
+
+
+def begin_restarted(recorder: Recorder, iterable: Any, loop: Any) -> RestartedLoop | None:
+    """The object for a loop over *iterable*, which *loop* describes; None where its iterations are made as they are."""
+    recorder = recorder.in_force()
+    if not can_mark(recorder, loop):
+        return None
+    forget_left_loops(recorder)
+    source = source_of(recorder, iterable)
+    if source is None or not worth_marking(source.length, loop):
+        return None
+    return RestartedLoop(recorder, iterable, source, loop)
+
+
+def acts(recorder: Recorder) -> None:
+    """Something is about to be done outside, or by code of which nobody knows what it does: which no marked iteration
+    may do."""
+    if recorder.open_loops:
+        for marked in recorder.open_loops:
+            recorder.taught.plain_loops[id(marked.statement)] = marked.statement
+        raise Retry(Options(_ACTS))
+
+
+class RestartedLoop(ForLoop):
+    """A loop of which a loop node may be made, unless its marked iteration has to be made again."""
+
+    interrupted = Exception, Retry
+
+    def again(self) -> bool:
+        """Whether the exception that is being handled has ended the marked iteration, which is made again."""
+        error, iteration = sys.exc_info()[1], self.begun
+        if iteration is None:
+            return False
+        open_loops, taught = self.recorder.open_loops, self.recorder.taught
+        around = open_loops[: open_loops.index(iteration.marked)] if iteration.marked in open_loops else open_loops
+        if any(id(marked.statement) in taught.plain_loops for marked in around):
+            return False  # an iteration around it is made again
+        for known in (error, getattr(error, "error", None), unrecordable.last()):
+            if isinstance(known, TracegradError):
+                unrecordable.discard(known)
+        taught.plain_loops[id(self.loop)] = self.loop
+        found = iteration.take_back()
+        self.values = tuple([found.get(name, UNSET) for name in self.loop.assigned])
+        self.iteration = self.begun = None
+        self.at -= 1
+        self.final = self.pending = self.redone = True
+        return True

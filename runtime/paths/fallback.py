@@ -15,7 +15,7 @@ from ...tracer.ir.graph import Node
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import Site
 from ..config import config
-from ..record.recording import Mark, Pieces, Recording
+from ..record.recording import Pieces, Recording
 from .segments import Answers, Segments, at_iterations
 
 LONG = 3000  # operations, adjoint included, from which on a program is compiled in pieces if it can be
@@ -66,12 +66,12 @@ def too_long(recording: Recording) -> Reason | None:
     return Refusal.REPLAY_LONG(count=length, branches=pieces - 1, site=recording.graph.guards[-1].site)
 
 
-def in_pieces(nodes: Sequence[Node], marks: Sequence[Mark]) -> bool:
+def in_pieces(nodes: Sequence[Node]) -> bool:
     """Whether a live run is better compiled in pieces, because its loops repeat the same ones.  A heuristic."""
-    return len(nodes) >= LONG_LOOPS and len(at_iterations(marks, len(nodes))) > 1
+    return len(nodes) >= LONG_LOOPS and len(at_iterations(nodes)) > 1
 
 
-def surely_in_pieces(nodes: Sequence[Node], marks: Sequence[Mark]) -> bool:
+def surely_in_pieces(nodes: Sequence[Node]) -> bool:
     """That a run is wanted in pieces, as those before it were."""
     return True
 

@@ -14,7 +14,8 @@ loss has one kernel for both.  What NumPy has already computed for Python's ques
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,10 +37,11 @@ from ..config import config
 from ..launch.binding import array_records, compiled, launched
 from ..launch.kernel_cache import KNOWN
 from ..recent import Recent
-from ..record.recording import Mark, Pieces, Recording
+from ..record.recording import Pieces, Recording
 from .paths import compare_result
 
 PIECE = 60  # operations of a piece of a loop, at least
+FEW = 4  # iterations of a loop, at least
 LONG_ITERATION = 240  # operations from which on an iteration with loops in it is cut
 
 # ---- where to cut --------------------------------------------------------------------------------------------------
@@ -78,35 +80,37 @@ class Answers:
         return "\n".join(sorted(lines)) or "no value decided the control flow: one segment"
 
 
-def at_iterations(marks: Sequence[Mark], end: int) -> list[int]:
-    """The positions at which to cut a run of *end* operations with loops, so that the pieces of one loop are alike:
-    between iterations, several short ones in a piece, and within long ones at those of the loops in them."""
-    of_loop: dict[int, list[int]] = {}
-    for position, loop in marks:
-        of_loop.setdefault(loop, []).append(position)
-    found: list[int] = []
-    _cut_loops(marks, 0, len(marks), of_loop, found)
-    return [cut for cut in dict.fromkeys(found) if 0 < cut < end]
+def at_iterations(nodes: Sequence[Node]) -> list[int]:
+    """The positions at which to cut *nodes* of loops that ran iteration by iteration, so that the pieces of one loop
+    are alike: between iterations, several short ones in a piece, and within long ones at those of the loops in them.
+    An iteration begins where the line of the first operation comes again."""
+    sites = [node.site for node in nodes]
+    entries = [k for k, site in enumerate(sites) if not k or site != sites[k - 1]]
+    found: set[int] = set()
+    _cut_loops(sites, entries, found)
+    return sorted(found - {0})
 
 
-def _cut_loops(marks: Sequence[Mark], first: int, last: int, of_loop: dict[int, list[int]], found: list[int]) -> None:
-    """Append to *found* the cuts of the loops that begin with the marks from number *first* to *last*."""
-    while first < last:
-        begins = of_loop[marks[first][1]]  # that of an outer loop comes before those of the loops in it
-        begins = begins[bisect_left(begins, marks[first][0]) : bisect_left(begins, marks[last - 1][0] + 1)]
-        cut = begins[0]
-        found.append(cut)
-        for begin, after in itertools.pairwise(begins):
-            inner, first = first + 1, bisect_left(marks, (after, -1))
-            if after - begin > LONG_ITERATION and inner < first:
-                found.append(begin)
-                _cut_loops(marks, inner, first, of_loop, found)
-                found.append(after)
-                cut = after
-            elif after - cut >= PIECE:
-                found.append(after)
-                cut = after
-        first += 1
+def _cut_loops(sites: Sequence[Site | None], entries: Sequence[int], found: set[int]) -> None:
+    """Add the cuts of the loops among the *entries*, positions at which other lines begin, to *found*."""
+    counts = Counter([sites[k] for k in entries])
+    after = -1
+    for place, first in enumerate(entries):
+        if first < after or counts[sites[first]] < FEW:
+            continue
+        begins = [k for k in entries[place:] if sites[k] == sites[first]]
+        cut, after = first, begins[-1] + 1
+        found.add(first)
+        for begin, end in itertools.pairwise(begins):
+            inner = entries[bisect_right(entries, begin) : bisect_left(entries, end)]
+            if end - begin > LONG_ITERATION and len(inner) > FEW:
+                found.update((begin, end))
+                _cut_loops(sites, inner, found)
+                cut = end
+            elif end - cut >= PIECE:
+                found.add(end)
+                cut = end
+        counts[sites[first]] = 0
 
 
 def _answer(guard: Guard) -> bytes:
@@ -194,7 +198,7 @@ class _SegmentRun:
     def results(self) -> tuple[Any, ...]:
         pieces, loss = self.pieces, self.pieces.loss
         roots = [r for r in pieces.results if r not in set(pieces.gradients)]
-        cuts = {*self.owner.answers.cuts(pieces.guards), *at_iterations(pieces.marks, len(pieces.nodes))}
+        cuts = {*self.owner.answers.cuts(pieces.guards), *at_iterations(pieces.nodes)}
         segments = split(pieces.nodes, roots, sorted(cuts))
         nodes = [n for segment in segments for n in segment.nodes]
         flows: set[Var] = set()

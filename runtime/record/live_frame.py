@@ -257,7 +257,7 @@ class LiveFrame(SpecialMethods):
     def is_(self, a: Any, b: Any, /) -> bool:
         if a is None or b is None:
             return a is b
-        if TRACED.intersection((type(a), type(b))):
+        if type(a) in TRACED or type(b) in TRACED:
             self.run.acts()
         a, b = [self.run.originals.get(id(x), x) for x in (a, b)]
         if a is b:
@@ -281,11 +281,10 @@ class LiveFrame(SpecialMethods):
     def loop(self, number: int, iterable: Any, /) -> Any:
         over, statement = self.run.iterable(iterable), self.loops[number]
         found = begin_restarted(self.run.recorder, over, statement) if statement.restarts else None
-        return PythonFor(map(self.run.marking(), iter(over))) if found is None else found
+        return PythonFor(iter(over)) if found is None else found
 
     def while_loop(self, number: int, /) -> Any:
-        mark = self.run.marking()
-        return AskedWhile(lambda x: self.test(mark(x)))
+        return AskedWhile(self.test)
 
     def context(self, c: Any, /) -> Any:
         self.run.acts()

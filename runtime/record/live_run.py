@@ -14,7 +14,6 @@ import itertools
 import operator
 import types
 from collections import deque
-from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property, partial
 from typing import Any
@@ -40,7 +39,6 @@ from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goe
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
 from .only_computes import INTO, is_iterator, only_computes
-from .recording import Mark
 from .special_methods import SpecialMethods
 from .written_places import WrittenPlaces
 
@@ -74,12 +72,11 @@ class LiveRun:
     """The copies of one run.  ``stands_for``: by id of what stands in it for an object of the user's, that object.
 
     :param originals: by id of what the function was given, the caller's object in whose place it is.
-    :param marks: is told where iterations of its loops begin."""
+    :param recorder: that of the run."""
 
-    def __init__(self, trust: Trust, originals: dict[int, Any], recorder: Recorder, marks: list[Mark]) -> None:
+    def __init__(self, trust: Trust, originals: dict[int, Any], recorder: Recorder) -> None:
         self._trust, self.originals = trust, originals
-        self.recorder, self._marks, self._loops = recorder, marks, itertools.count()
-        self.loops = recorder.open_loops
+        self.recorder, self.loops = recorder, recorder.open_loops
         self.given: dict[int, Any] = {}  # id of a container of the caller's -> what the function was given for it
         self.written = WrittenPlaces(partial(acts, recorder))
         self.stands_for: dict[int, Any] = {}
@@ -103,20 +100,6 @@ class LiveRun:
         """More than to compute is about to be done."""
         if self.loops:
             acts(self.recorder)
-
-    def marking(self) -> Callable[[Any], Any]:
-        """The function that a run of a loop passes each of its items, or conditions, through."""
-        nodes, marks, number = self.recorder.nodes, self._marks, next(self._loops)
-
-        def mark(x: Any) -> Any:
-            at = len(nodes)
-            if not marks or marks[-1][0] != at:
-                marks.append((at, number))
-            elif marks[-1][1] > number:  # of loops that begin an iteration at one place it is that of the outer one
-                marks[-1] = at, number
-            return x
-
-        return mark
 
     # ---- functions
 
@@ -238,9 +221,10 @@ class LiveRun:
         """Whether a call does nothing outside, or is one of code of the user's, which tells of what it does."""
         if any(is_iterator(x) for x in args) or not kwargs.keys().isdisjoint(INTO):
             return False
-        return only_computes(f) or (type(f) in (types.FunctionType, types.MethodType, partial) and (
-            self.is_users(f) or self.is_users(getattr(f, "__func__", None)) or type(f) is partial or is_copy(f)
-        ))
+        return only_computes(f) or (
+            type(f) in (types.FunctionType, types.MethodType, partial)
+            and (self.is_users(f) or self.is_users(getattr(f, "__func__", None)) or type(f) is partial or is_copy(f))
+        )
 
     def _by_class(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same by the class of *f*, where that is code of the user's, or a method of a container; else None."""

@@ -12,7 +12,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -55,7 +55,7 @@ from .learned import Learned
 from .live_run import LiveRun
 from .outputs import flatten_result, leaf_text
 from .reached import Reached
-from .recording import Look, Mark, Pieces, Recording, UserRun
+from .recording import Look, Pieces, Recording, UserRun
 from .unwrap_tracers import (
     Holders,
     PlainKeys,
@@ -64,11 +64,10 @@ from .unwrap_tracers import (
     is_raised_by_python,
 )
 
-# whether a run with these nodes, and these places at which iterations of its loops begin, is wanted in pieces
-InPieces = Callable[[Sequence[Node], Sequence[Mark]], bool]
+InPieces = Callable[[Sequence[Node]], bool]  # whether a run with these nodes is wanted in pieces
 
 
-def as_one(nodes: Sequence[Node], marks: Sequence[Mark]) -> bool:
+def as_one(nodes: Sequence[Node]) -> bool:
     """That no run is wanted in pieces."""
     return False
 
@@ -121,7 +120,6 @@ class Beginning:
     leaves: list[Any]
     names: Sequence[str]
     wrt: list[int]
-    marks: list[Mark] = field(default_factory=list)  # where iterations of Python's loops begin, in a live run
 
 
 def begin(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None) -> Beginning:
@@ -169,7 +167,7 @@ def _record(
         run = UserRun(inputs, answers_of(recorder))
         begun.integers.rolled(recorder)
         own = any(node.prim.kind == CUSTOM for node in recorder.nodes)
-        if call.device is None and not own and in_pieces(recorder.nodes, begun.marks):
+        if call.device is None and not own and in_pieces(recorder.nodes):
             return _pieces(fn, out, mode, call, begun)
         if not as_recorded:
             recorder.drop_guards()
@@ -191,7 +189,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning,
     recorder.caller.originals = given.originals
     holders, left, out, ended = Holders(recorder, given), True, None, False
     kept: Any = None
-    live = LiveRun(learned.trust, given.originals, recorder, begun.marks)  # whose copies live until all is settled
+    live = LiveRun(learned.trust, given.originals, recorder)  # whose copies live until all is settled
     live.given = {id(c.original): c.given for c in given.containers if c.given is not c.original}
     plain.copies, recorder.prepares = live.stands_for, live.prepares
 
@@ -372,6 +370,6 @@ def _pieces(fn: Any, out: Any, mode: Mode, call: Call, begun: Beginning) -> Piec
         loss = loss_of(fn, split_aux(fn, out)[0] if mode.has_aux else out, mode)[1] if mode.holomorphic else results[0]
     sources = [*recorder.inputs, *[var for var, _ in recorder.consts]]
     return Pieces(
-        recorder.nodes, recorder.guards, sources, recorder.env, results, loss, wrt, gradients, output, begun.marks,
+        recorder.nodes, recorder.guards, sources, recorder.env, results, loss, wrt, gradients, output,
         list(recorder.reasons),
     )  # fmt: skip

@@ -32,9 +32,6 @@ from .effects import OutsideEffect
 from .outputs import Output, Whole
 from .trees import Source
 
-# where an iteration of a Python loop begins: the number of operations before it, and the number of the loop's run
-Mark = tuple[int, int]
-
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -239,7 +236,6 @@ class Pieces:
     wrt: list[Var]  # the sources that gradients are taken of
     gradients: list[Var]  # placeholders of the gradients among the results
     output: Output
-    marks: list[Mark]
     changes: list[Reason]  # reasons why it can't be replayed
 
     def assembled(self, found: tuple[Any, ...], leaves: Sequence[Any]) -> Any:

@@ -39,8 +39,8 @@ from tracegrad import compile_grad, config
 from tracegrad.runtime.inspection import see
 from tracegrad.runtime.paths.paths import interpret
 from tracegrad.tracer.ir.settings import optimiser
-from tracegrad.tracer.reroll import find
-from tracegrad.tracer.reroll.repeats import FEW_TRIPS
+from tracegrad.tracer.loops import for_loop
+from tracegrad.tracer.loops.iteration import FEW_TRIPS
 
 VALUE, GRADIENT = 1e-9, 1e-7
 SAME_PROGRAM = 1e-9  # rolled and unrolled
@@ -50,8 +50,8 @@ SAME_PROGRAM = 1e-9  # rolled and unrolled
 NEVER = 1 << 60
 CONFIGURATIONS: dict[str, Callable[[int], dict[Any, dict[str, int]]]] = {  # for a seed: settings by module
     "as_is": lambda seed: {},
-    "eager": lambda seed: {find: {"MIN_TRIPS": FEW_TRIPS}},
-    "unrolled": lambda seed: {find: {"MIN_TRIPS": NEVER, "LONG": NEVER}},
+    "eager": lambda seed: {for_loop: {"MIN_TRIPS": FEW_TRIPS}},
+    "unrolled": lambda seed: {for_loop: {"MIN_TRIPS": NEVER, "MANY_TRIPS": NEVER, "LONG": NEVER}},
 }
 
 

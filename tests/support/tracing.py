@@ -17,7 +17,7 @@ from tracegrad.tracer.ir.check import check_graph
 from tracegrad.tracer.ir.graph import Atom, Graph, structural
 from tracegrad.tracer.numpy_api.hooks import hook_loaded
 from tracegrad.tracer.record.array import TracedArray, to_atom
-from tracegrad.tracer.record.recorder import Recorder, recording
+from tracegrad.tracer.record.recorder import Recorder, recording, require_recorder
 from tracegrad.tracer.record.retry import Retry
 
 
@@ -30,7 +30,7 @@ def leaves(result: Any) -> list[Any]:
 
 def live_call(f: Callable[..., Any], *args: Any) -> Any:
     """``f(*args)`` by a copy of *f*, as live runs call it."""
-    return LiveRun(Trust(), {}).call(f, *args)
+    return LiveRun(Trust(), {}, require_recorder("a live run")).call(f, *args)
 
 
 class Traced:

@@ -18,6 +18,7 @@ from typing import Any
 
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.site import FOR_THE_USER
+from ...tracer.record.made_arrays import ALONE, references
 from ..state.pins import home, lookup
 from ..state.values import is_leaf
 from .held_values import holds_traced
@@ -77,8 +78,12 @@ class WrittenPlaces:
 
     def settle(self, plain: Any) -> None:
         """Put the *plain* form (``Settled``) of what the run has left in these places there."""
-        for (_, key), known in [*self._places.items()]:
-            owner = known() if type(known) is weakref.ref else known
+        keys = [key for _, key in self._places]
+        owners = [known() if type(known) is weakref.ref else known for known in self._places.values()]
+        for k, key in enumerate(keys):
+            if type(owners[k]) in _CONTAINERS and references(owners, k) == ALONE + 1:
+                continue  # nobody else has it
+            owner = owners[k]
             if key is not _ALL and type(owner) is dict:
                 if (value := owner.get(key, _MISSING)) is not _MISSING and (new := plain(value)) is not value:
                     owner[key] = new

@@ -37,6 +37,7 @@ from loop_grammar import Program, program
 import tracegrad
 from tracegrad import compile_grad, config
 from tracegrad.runtime.inspection import see
+from tracegrad.runtime.logged.record import Logged
 from tracegrad.runtime.paths.paths import interpret
 from tracegrad.tracer.ir.settings import optimiser
 from tracegrad.tracer.loops import for_loop
@@ -48,9 +49,10 @@ SAME_PROGRAM = 1e-9  # rolled and unrolled
 # ---- which loops are rolled ---------------------------------------------------------------------------------------
 
 NEVER = 1 << 60
-CONFIGURATIONS: dict[str, Callable[[int], dict[Any, dict[str, int]]]] = {  # for a seed: settings by module
+CONFIGURATIONS: dict[str, Callable[[int], dict[Any, dict[str, Any]]]] = {  # for a seed: settings by module
     "as_is": lambda seed: {},
     "eager": lambda seed: {for_loop: {"MIN_TRIPS": FEW_TRIPS}},
+    "live": lambda seed: {Logged: {"takes": lambda logged, call: False}, for_loop: {"MIN_TRIPS": FEW_TRIPS}},
     "unrolled": lambda seed: {for_loop: {"MIN_TRIPS": NEVER, "MANY_TRIPS": NEVER, "LONG": NEVER}},
 }
 

@@ -104,7 +104,7 @@ class Iteration:
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
         found = {**self.frame.f_locals, **self.given}
-        histories, self.given = self._histories(found), found
+        histories = self._histories(found)
         self.marked = Marked(self.recorder, self.length, self.frame)
         self.ended = Changeable(self.learned.kept, self.marked.made)
         self.marked.statement = self.loop
@@ -232,13 +232,13 @@ class Iteration:
             elif symbol is not None and found._storage.version == 0:
                 found._storage.atom, found._atom = atom_of(value), atom_of(value)
 
-    def take_back(self) -> Mapping[str, Any]:
-        """Undo what the iteration has written; the values of names with which it began."""
+    def take_back(self) -> Mapping[Any, Any]:
+        """Undo what the iteration has written; the values of carried names with which it began."""
         self.marked.close()
         for storage, atom in self.marked.kept.values():
             storage.atom = atom
             storage.version += 1
-        return self.given
+        return {name: start.value for name, start in self.starts_of.items()}
 
     # ---- the end of the iteration ----------------------------------------------------------------------------------
 

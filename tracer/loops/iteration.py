@@ -263,6 +263,7 @@ class Iteration:
             return reason
         for key, (_, symbol) in self.buffers.items():
             _put_ends(wanted.ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
+        self._read_views(found)
         parts = Cut(self.marked, wanted)
         if self.length is not None and wanted.go_on is None and not parts.asks():
             wanted.stops = False  # the number of iterations is known
@@ -281,6 +282,16 @@ class Iteration:
             return lists.reason
         results = cut(self.marked, wanted)
         return results if isinstance(results, Reason) else self._put(results, made, lists, after)
+
+    def _read_views(self, found: dict[str, Any]) -> None:
+        """Record what views hold that were written since they were read: it belongs to the iteration."""
+        with building(self.recorder):
+            for name in self.loop.assigned:
+                leaves: list[Any] = []
+                taken_apart(found.get(name), leaves, True, Changeable())
+                for leaf in leaves:
+                    if type(leaf) is TracedArray:
+                        atom_of(leaf)
 
     def _objection(self, found: dict[str, Any], wanted: Wanted, values: dict[Any, list[Any]]) -> Reason | None:
         """Why no loop can be made of the iteration, which all that is seen of it has taught; else its ends are in

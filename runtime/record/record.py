@@ -30,6 +30,7 @@ from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.ir.working import Working
+from ...tracer.loops.loop_node import note_loops
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
 from ...tracer.ops.complex import complex_of
@@ -165,6 +166,7 @@ def _record(
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
         run = UserRun(inputs, answers_of(recorder))
+        note_loops(recorder)
         begun.integers.rolled(recorder)
         own = any(node.prim.kind == CUSTOM for node in recorder.nodes)
         if call.device is None and not own and in_pieces(recorder.nodes):

@@ -38,7 +38,7 @@ ROOMS = {
     ),
     "codegen": ("cuda", "cpu", "schedule", "lower", "derive", "evaluate"),
     "tracer": (
-        "rules", "scipy_api", "random", "control", "loops", "numpy_api", "reroll", "record", "ops", "convert", "ir",
+        "rules", "scipy_api", "random", "control", "loops", "numpy_api", "record", "ops", "convert", "ir",
     ),
 }  # fmt: skip
 LAYERS = list(ROOMS)

@@ -29,7 +29,7 @@ def test_every_member_is_used() -> None:
 
 
 def test_a_reason_prints_its_text_and_its_code() -> None:
-    reason = Refusal.ROLL_OPERAND(operation="add", site="{here}", where="block 3")
-    text = "add at {here}: an operand that is neither carried nor the same in block 3"
-    assert (reason.code, reason.text) == (Refusal.ROLL_OPERAND, text)
-    assert str(reason.within("<", ">")) == f"<{text}> (roll/operand)"
+    reason = Refusal.LOOP_KIND(name="{here}")
+    text = "`{here}` is of another kind after an iteration"
+    assert (reason.code, reason.text) == (Refusal.LOOP_KIND, text)
+    assert str(reason.within("<", ">")) == f"<{text}> (loop/kind)"

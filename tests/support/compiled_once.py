@@ -39,7 +39,7 @@ programs: Recent[tuple, Program] = Recent(itertools.repeat(KEPT).__next__)
 _compile = kernels._compile
 CODE = "tests/codegen/"
 UNOPTIMISED = (
-    *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "random", "record", "reroll", "rules", "scipy_api")),
+    *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "random", "record", "rules", "scipy_api")),
     *(f"tests/runtime/{room}/" for room in ("paths", "record", "state", "transforms")),
     *(f"tests/runtime/test_{subject}.py" for subject in ("compiled", "constructs", "errors", "explain", "traps")),
     *(

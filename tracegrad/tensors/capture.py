@@ -245,8 +245,8 @@ class Capture:
             self.refuse(Refusal.STEP_HISTORY)
 
     def differentiate(self, node: TapeNode | None) -> None:
-        """Note that the derivative of *node* is recorded next, at the node's line, so that the backward of a loop
-        repeats, too (``tracer/reroll/repeats.py``).  A custom node runs Python with lines of its own."""
+        """Note that the derivative of *node* is recorded next, at the node's line, so that what the backward
+        of a loop does has the lines of the loop.  A custom node runs Python with lines of its own."""
         if node is not None and self.tape is not None:
             self.tape.differentiates(node)
         self.recorder.site_override = adjoint_site(node.site) if node is not None and node.plain else None

@@ -31,15 +31,6 @@ class Reason(NamedTuple):
 
 @enum.unique
 class Refusal(enum.Enum):
-    # Does a stretch of the recording repeat, so that it becomes a loop?
-    ROLL_FUNCTION = "{operation} at {site}: a Function with a backward of its own"
-    ROLL_SETTINGS = "{operation} at {site}: other settings in {where}"
-    ROLL_SHAPES = "{operation} at {site}: other shapes or dtypes in {where}"
-    ROLL_OPERAND = "{operation} at {site}: an operand that is neither carried nor the same in {where}"
-    ROLL_ANSWER = "what is looked at ({kind}) at {site} is neither carried nor the same in {where}"
-    ROLL_VALUES = "{operation} at {site}: {count} values from before the loop, another one in each turn"
-    ROLL_NUMBER = "the number itself is looked at ({kind}) at {site}"
-
     # Does one marked iteration of a Python loop stand for all that remain?
     LOOP_ANSWERS = "what is asked at {site} has other answers in other iterations"
     LOOP_KIND = "`{name}` is of another kind after an iteration"

@@ -43,11 +43,6 @@ def adjoint_site(site: Site | None) -> Site | None:
     return known[1]
 
 
-def own_site(site: Site | None) -> Site | None:
-    """The same line as another object: several nodes in a row that have such ones look like no loop."""
-    return site and Site(*site)
-
-
 OWN_FOLDER: str = os.path.join(Path(__file__).absolute().parents[2], "")  # the package: all layers
 _internal: dict[str, bool] = {}
 _passed: dict[str, bool] = {}
@@ -84,7 +79,7 @@ def user_site() -> Site | None:
     """The innermost frame that belongs to the user; None where there is none (our own tests of internals).
 
     One instruction has one Site object, also where a line has several: that tells repetitions in a loop
-    (``reroll/find.py``) from operations that merely stand on the same line."""
+    from operations that merely stand on the same line."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code

@@ -81,7 +81,7 @@ class Recorder(RunSettings, Builder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.items: list[Node | Guard] = []  # operations and guards in the order of the run (see repeats.py)
+        self.items: list[Node | Guard] = []  # operations and guards in the order of the run
         self.sites: list[Site | None] = []  # the user's line of each item
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
         self.inputs: list[Var] = []

@@ -240,6 +240,33 @@ def list_fields(items: list[Any], known: Sequence[object]) -> list[Field]:
     return fields + [(first + _WORD * k, id(item)) for k, item in enumerate(known)]
 
 
+def entry_fields(store: dict[str, Any], known: Mapping[str, object]) -> list[Field]:
+    """The fields of a dict whose entries of the names in *known*, which are interned, have these values; where they are
+    not found, one that is never so."""
+    at, size = id(store) + _keys_offset(), dict.__sizeof__(store) - dict.__basicsize__
+    table, head = word_at(at), offsets()["ob_type"]
+    never = [(id(store) + head, 0)]
+    if word_at(at + _WORD) or size <= 0:  # the values are elsewhere
+        return never
+    entries = ctypes.string_at(table, size)
+    # the table, none of values, and its size and version, which say that the entries can be read
+    fields = [(at, table), (at + _WORD, 0), (table + _WORD, word_at(table + _WORD))]
+    for name, value in known.items():
+        place = _place_of(struct.pack("2q", id(name), id(value)), entries)
+        if place < 0:
+            return never
+        fields += [(table + place, id(name)), (table + place + _WORD, id(value))]
+    return fields
+
+
+def _place_of(words: bytes, data: bytes) -> int:
+    """The offset of *words* in *data*; -1 where they are not."""
+    place = data.find(words)
+    while place >= 0 and place % _WORD:
+        place = data.find(words, place + 1)
+    return place
+
+
 def function_fields(fn: types.FunctionType, parts: Mapping[str, object]) -> list[Field]:
     """The fields of a function that has these *parts* (``__code__``, ``__defaults__``, ``__kwdefaults__``)."""
     return [(id(fn) + _function_offsets()[name], id(part)) for name, part in parts.items()]
@@ -271,6 +298,42 @@ def _bases_offset() -> int:
     base = type("one", (), {})
     one, other = places(base), places(type("other", (base,), {}))
     return one[0] if one == other and len(one) == 1 else 0
+
+
+def _keys_offset() -> int:
+    """The offset of the table of keys in a dict, behind which a word is 0 where the values are in that table, too."""
+    return dict.__basicsize__ - 2 * _WORD
+
+
+@functools.lru_cache(None)
+def has_entries() -> bool:
+    """Whether the entries of dicts, too, are where they are expected."""
+    if not has_versions():
+        return False
+    one, other = object(), object()
+    name, more = sys.intern("tracegrad_entry"), {f"tracegrad_{k}": k for k in range(20)}
+    store: dict[str, object] = {name: one}
+    table = word_at(id(store) + _keys_offset())
+    if table % _WORD or not 0 < abs(table - id(store)) < 1 << 46 or word_at(id(store) + _keys_offset() + _WORD):
+        return False
+
+    def so(fields: list[Field]) -> bool:
+        return all(word_at(at) == word for at, word in fields)
+
+    first = entry_fields(store, {name: one})
+    found = [len(first), so(first), so(entry_fields(store, {name: other}))]
+    store[name] = other
+    found.append(so(first))
+    second = entry_fields(store, {name: other})
+    found.append(so(second))
+    del store[name]
+    found.append(so(second))
+    store[name] = other
+    found.append(so(second))
+    third = entry_fields(store, {name: other})
+    found.append(so(third))
+    store.update(more)
+    return found == [5, True, False, False, True, False, False, True] and not so(third[:1])
 
 
 @functools.lru_cache(None)

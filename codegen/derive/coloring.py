@@ -47,12 +47,13 @@ def columns_colored(pattern: Pattern, most: int) -> Coloring | None:
 def rows_colored(pattern: Pattern, most: int) -> Coloring | None:
     """Row colours for reverse mode, as column colours of the transpose: entry k is in element ``rows[k]`` of the
     product from the left with the seed of colour ``colors[k]``."""
-    if np.bincount(pattern.indices).max(initial=0) > most:
+    if pattern.nnz > most and np.bincount(pattern.indices).max(initial=0) > most:
         return None
     found = _columns(pattern.indptr, pattern.indices, pattern.shape[1], most)
     if found is None:
         return None
-    return Coloring(int(found.max(initial=-1)) + 1, found, pattern.indices, found[pattern.rows])
+    colors = np.repeat(found.astype(pattern.indices.dtype), np.diff(pattern.indptr))
+    return Coloring(int(found.max(initial=-1)) + 1, found, pattern.indices, colors)
 
 
 def transposed(indptr: np.ndarray, indices: np.ndarray, columns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...tracer.ir.graph import Atom, Node, Var, live_nodes
 from .coloring import Coloring, columns_colored, rows_colored, star_colored, transposed
 from .compressed_copies import copies_of, sources_of
-from .index_sets import TooLongError, limited
+from .index_sets import TooLongError, index_type, limited
 from .sparsity import Known, Lookup, Pattern, pattern_of
 from .sparsity_loops import loop_sets
 
@@ -126,8 +126,8 @@ def _of_entries(
     rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int], relies_on: dict[Var, np.ndarray]
 ) -> Pattern:
     """The pattern with these entries, row by row."""
-    kind = np.int32 if max(len(rows), shape[1]) < 2**31 else np.int64
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))]).astype(kind)
+    kind = index_type(max(len(rows), shape[1]))
+    indptr = np.searchsorted(rows, np.arange(shape[0] + 1, dtype=rows.dtype)).astype(kind)
     return Pattern(shape, indptr, columns.astype(kind), relies_on)
 
 
@@ -147,22 +147,27 @@ def jacobian_program(
         return None
     columns = np.concatenate([c for _, c in copies]) if copies else np.zeros(0, np.int64)
     # each entry is made of the entries of the local Jacobian: at these rows, in these columns of `wrt`
-    terms = _taken(local, origin)
-    row, entry, column = terms.row, terms.entry, columns[local.indices[terms.entry]]
+    row, entry = _taken(local, origin)
+    column = columns.astype(index_type(shape[1]))[local.indices[entry]]
     if column.min(initial=0) < 0:
-        row, entry, column = [x[column >= 0] for x in (row, entry, column)]
-    keys = row * shape[1] + column
-    if np.any(keys[1:] < keys[:-1]):
-        order = np.argsort(keys, kind="stable")
-        keys, row, entry, column = [x[order] for x in (keys, row, entry, column)]
-    first = _fresh(keys)
-    pattern = _of_entries(row[first], column[first], shape, {**known_values.asked, **local.relies_on})
+        there = column >= 0
+        row, entry, column = row[there], np.arange(local.nnz)[entry][there], column[there]
+    first = _beginning(row, column)
+    if first is None:
+        order = np.argsort(row * np.int64(shape[1]) + column, kind="stable")
+        row, entry, column = row[order], np.arange(local.nnz)[entry][order], column[order]
+        first = _beginning(row, column)
+        assert first is not None
+    once = bool(first.all())
+    rows, kept = (row, column) if once else (row[first], column[first])
+    pattern = _of_entries(rows, kept, shape, {**known_values.asked, **local.relies_on})
     reverse = rows_colored(local, most)
     limit = most if reverse is None else min(most, int(reverse.count * REVERSE_COST))
     forward = columns_colored(pattern, limit)
     if reverse is not None and forward is None:
-        found = reverse.colors[entry] * len(columns) + reverse.rows[entry]
-        places = found[None] if first.all() else _in_turns(first, found)
+        kind = index_type(reverse.count * len(columns))
+        found = reverse.colors[entry].astype(kind, copy=False) * kind(len(columns)) + reverse.rows[entry]
+        places = found[None] if once else _in_turns(first, found)
         return SparseProgram(pattern, "reverse", reverse, inner, sources, [v for v, _ in copies], places)
     if forward is None:
         return None
@@ -170,11 +175,19 @@ def jacobian_program(
     return SparseProgram(pattern, "forward", forward, nodes, outputs, wrt, places[None])
 
 
+def _beginning(row: np.ndarray, column: np.ndarray) -> np.ndarray | None:
+    """Where an entry of a matrix begins, of which these are the rows and columns of terms; None if out of order."""
+    same = row[1:] == row[:-1]
+    if np.any(same & (column[1:] < column[:-1])) or np.any(row[1:] < row[:-1]):
+        return None
+    return np.append(True, ~same | (column[1:] != column[:-1]))[: len(row)]
+
+
 def _in_turns(first: np.ndarray, found: np.ndarray) -> np.ndarray:
     """The places *found* of the terms of each entry, one below the other, else -1; *first*: where an entry begins."""
     number = np.cumsum(first) - 1  # of the entry that a term belongs to
     turn = np.arange(len(first)) - np.flatnonzero(first)[number]
-    places = np.full((int(turn.max(initial=0)) + 1, int(first.sum())), -1, np.int64)
+    places = np.full((int(turn.max(initial=0)) + 1, int(first.sum())), -1, found.dtype)
     places[turn, number] = found
     return places
 
@@ -192,15 +205,12 @@ def dense_program(nodes: Sequence[Node], outputs: Sequence[Atom], wrt: Sequence[
     return SparseProgram(pattern, "forward", coloring, nodes, outputs, wrt, (columns * shape[0] + rows)[None])
 
 
-class _Taken(NamedTuple):
-    row: np.ndarray
-    entry: np.ndarray
-
-
-def _taken(local: Pattern, origin: np.ndarray) -> _Taken:
-    """For each row r the entries of row ``origin[r]`` of *local*; none for -1."""
+def _taken(local: Pattern, origin: np.ndarray) -> tuple[np.ndarray, Any]:
+    """For each row r the entries of row ``origin[r]`` of *local*; none for -1: (rows, an index of the entries)."""
+    if np.array_equal(origin, np.arange(local.shape[0])):
+        return local.rows, slice(None)
     counts = np.where(origin >= 0, np.append(np.diff(local.indptr), 0)[origin], 0)
     starts = np.append(local.indptr[:-1], 0)[origin]
     ends = np.cumsum(counts)
     row = np.repeat(np.arange(len(origin)), counts)
-    return _Taken(row, np.repeat(starts - (ends - counts), counts) + np.arange(len(row)))
+    return row, np.repeat(starts - (ends - counts), counts) + np.arange(len(row))

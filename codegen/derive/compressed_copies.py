@@ -64,7 +64,8 @@ def copies_of(
     roots = _roots(used, wrt, views, parts=False)
     if not roots <= dict.fromkeys(wrt).keys():
         roots = _roots(used, wrt, views, parts=True)
-    return [(v, found[v].reshape(-1) - 1) for v in found if v in roots]
+    copies = [(v, found[v].reshape(-1) - 1) for v in found if v in roots]
+    return sorted(copies, key=lambda copy: int(copy[1].min(initial=first)))  # rows are mostly in order then
 
 
 def _roots(
@@ -109,7 +110,7 @@ def sources_of(
                 result[of] = sources[value] + elements
                 continue
             moved = view.reshape(-1)[elements]
-            for a, own in zip(node.inputs, numbers, strict=True):
+            for a, own in zip(node.inputs[::-1], numbers[::-1], strict=True):  # the first one is popped first
                 assert own is not None
                 if not own.size or not a.aval.is_float:
                     continue

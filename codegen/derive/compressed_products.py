@@ -189,14 +189,15 @@ def by_columns(program: SparseProgram, dtype: np.dtype, const: Const) -> _Produc
 
 def _in_columns(program: SparseProgram, rows: int) -> np.ndarray:
     """The places in the columns of the products, each of *rows* elements, one column after the other."""
-    sizes = [v.aval.size for v in program.wrt]
-    starts, widths = np.concatenate([[0], np.cumsum(sizes)]), np.array([n // rows for n in sizes])
-    firsts = np.concatenate([[0], np.cumsum(widths)])
-    color, place = np.divmod(program.places, starts[-1])
-    which = np.searchsorted(starts, place, side="right") - 1
-    row, column = np.divmod(place - starts[which], widths[which])
-    part = color * firsts[-1] + firsts[which] + column
-    return np.where(program.places >= 0, part * rows + row, -1)
+    parts, width = list[np.ndarray](), 0
+    for v in program.wrt:
+        columns = np.arange(width, width + v.aval.size // rows)
+        parts.append((columns * rows + np.arange(rows)[:, None]).reshape(-1))
+        width += len(columns)
+    moved, places = np.concatenate(parts).astype(program.places.dtype), program.places
+    color = places // len(moved)  # not np.divmod, which takes some times as long
+    found = moved[places - color * len(moved)] + color * len(moved)
+    return found if places.min(initial=0) >= 0 else np.where(places >= 0, found, -1)
 
 
 def _by_loop(

@@ -51,7 +51,7 @@ def elements(arrays: Sequence[Atom], places: np.ndarray, const: Const) -> Atom:
 
 def gathered(arrays: Sequence[Atom], places: np.ndarray, const: Const) -> Atom:
     """As ``elements``, by an index array in any case."""
-    return gather(concat(list(arrays), 0), const(places))
+    return gather(concat(list(arrays), 0), const(places.astype(np.int64, copy=False)))
 
 
 def _limited(places: np.ndarray, starts: np.ndarray) -> list[Progression]:

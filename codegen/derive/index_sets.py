@@ -1,11 +1,13 @@
 """Index sets: for each element of a value the numbers of the input elements that it may depend on.
 
 An ``IndexSets`` has one row for each element.  Where rows are about equally long they are an array with -1 in what is
-left over, else the rows of a compressed sparse matrix.  A set may hold a number twice until ``distinct``.
+left over, else the rows of a compressed sparse matrix.  A set may hold a number twice until ``distinct``.  Of programs
+that do the same for each of many rows the sets are ``RegularSets``, which are written out where something asks for it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +18,7 @@ import numpy as np
 MOST = 1 << 26  # numbers in one value's sets; beyond that it is taken to depend on everything
 _NONE = np.iinfo(np.int32).max
 _HASHED = 1024  # rows that a hash looks at
+_MANY = 256  # turns, from which on sets that come again are held once
 _WIDE = 8  # columns of an array of rows, from which on its repetitions are removed
 _STEP = 512  # numbers that can be written in the time that any operation on sets takes
 _effort: ContextVar[list[int] | None] = ContextVar("effort", default=None)  # what is left of it
@@ -39,13 +42,45 @@ def limited(effort: int) -> Iterator[None]:
         _effort.reset(token)
 
 
+class RowNumbers:
+    """Numbers of rows, -1 for none; they may be alike in *turns* equal parts of them."""
+
+    __slots__ = ("_regular", "numbers", "turns")
+
+    def __init__(self, numbers: np.ndarray, turns: int = 1) -> None:
+        self.numbers, self.turns = numbers, turns
+        self._regular: dict[int, tuple[np.ndarray, np.ndarray] | None] = {}
+
+    def regular(self, turns: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """(the numbers of the first of *turns*, how much further on each of them is in the next), if that is so."""
+        if turns not in self._regular:
+            self._regular[turns] = self._compared(turns)
+        return self._regular[turns]
+
+    def _compared(self, turns: int) -> tuple[np.ndarray, np.ndarray] | None:
+        if turns < _MANY or not len(self.numbers) or len(self.numbers) % turns:
+            return None
+        rows = self.numbers.reshape(turns, -1)
+        first, last, distance = rows[0], rows[-1], rows[1] - rows[0]
+        if not np.array_equal(last, first + (turns - 1) * distance):
+            return None
+        if np.any((last < 0) & (first >= 0)) or np.any(distance[first < 0]):
+            return None
+        return (first, distance) if np.array_equal(rows[1:], rows[:-1] + distance) else None
+
+
 class IndexSets:
     """Sets of numbers, one for each row: ``indices`` is an array (rows, width), or flat with ``indptr``."""
 
-    __slots__ = ("_hash", "indices", "indptr")
+    __slots__ = ("_hash", "_indices", "indptr")
 
-    def __init__(self, indices: np.ndarray, indptr: np.ndarray | None = None) -> None:
-        self.indices, self.indptr, self._hash = indices, indptr, 0
+    def __init__(self, indices: np.ndarray | None, indptr: np.ndarray | None = None) -> None:
+        self._indices, self.indptr, self._hash = indices, indptr, 0
+
+    @property
+    def indices(self) -> np.ndarray:
+        assert self._indices is not None
+        return self._indices
 
     def __len__(self) -> int:
         return len(self.indices) if self.indptr is None else len(self.indptr) - 1
@@ -73,8 +108,9 @@ class IndexSets:
             self._hash = hash((self.indices.shape, some.tobytes()))
         return self._hash
 
-    def taken(self, rows: np.ndarray) -> IndexSets:
+    def taken(self, rows: np.ndarray | RowNumbers) -> IndexSets:
         """The sets of these *rows*, flat; the empty set for -1."""
+        rows = rows.numbers if isinstance(rows, RowNumbers) else rows
         if not len(self):
             return nothing(len(rows))
         if self.indptr is None:
@@ -92,17 +128,22 @@ class IndexSets:
         _check(indptr[-1])
         return IndexSets(self.indices[_runs(starts, counts, indptr)], indptr)
 
-    def grouped(self, rows: np.ndarray) -> IndexSets:
-        """The unions of the sets of each row of the 2-d array *rows*."""
-        if rows.shape[1] == 1:
-            return self.taken(rows[:, 0])
-        if rows.shape[1] == 0 or not len(rows):
-            return nothing(len(rows))
-        found = self.taken(rows.reshape(-1))
+    def grouped(self, rows: RowNumbers, count: int) -> IndexSets:
+        """*count* sets, the unions of the sets of as many *rows* that stand one after the other."""
+        width = len(rows.numbers) // count if count else 0
+        if not width:
+            return nothing(count)
+        found = self.taken(rows)
+        if width == 1:
+            return found
         if found.indptr is None:
-            whole = IndexSets(found.indices.reshape(len(rows), -1))
+            whole = found.in_rows(count)
             return whole.distinct() if whole.width > _WIDE else whole
-        return IndexSets(found.indices, found.indptr[:: rows.shape[1]]).distinct()
+        return IndexSets(found.indices, found.indptr[::width]).distinct()
+
+    def in_rows(self, count: int) -> IndexSets:
+        """*count* sets, each the union of as many that stand one after the other."""
+        return IndexSets(self.indices.reshape(count, -1))
 
     def summed(self, places: np.ndarray, count: int) -> IndexSets:
         """*count* sets: place p has the union of the sets of all rows k with ``places[k] == p``."""
@@ -121,6 +162,8 @@ class IndexSets:
         if self.indptr is not None:
             return self
         there = self.indices >= 0
+        if there.all():
+            return IndexSets(self.indices.reshape(-1), np.arange(len(self) + 1) * self.indices.shape[1])
         return IndexSets(self.indices[there], _pointers(there.sum(1)))
 
     def distinct(self) -> IndexSets:
@@ -159,6 +202,124 @@ class IndexSets:
         found = np.full((len(self), width), -1, self.indices.dtype)
         found[np.arange(width) < counts[:, None]] = self.indices
         return IndexSets(found)
+
+
+class RegularSets(IndexSets):
+    """Sets that come again: in turn t row k of one turn has the numbers ``base[k] + t * steps[k]``; -1, with the step
+    0, is none."""
+
+    __slots__ = ("base", "steps", "turns")
+
+    def __init__(self, base: np.ndarray, steps: np.ndarray, turns: int) -> None:
+        super().__init__(None)
+        self.base, self.steps, self.turns = base, steps, turns
+
+    @property
+    def indices(self) -> np.ndarray:
+        if self._indices is None:
+            _check(self.turns * self.base.size)
+            base, steps = self.base.astype(np.int32), self.steps.astype(np.int32)
+            turns = np.arange(self.turns, dtype=np.int32).reshape(-1, 1, 1)
+            self._indices = (base + turns * steps).reshape(-1, base.shape[1])
+        return self._indices
+
+    def __len__(self) -> int:
+        return self.turns * len(self.base)
+
+    @property
+    def width(self) -> float:
+        return self.base.shape[1]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RegularSets) and self.turns == other.turns:
+            return np.array_equal(self.base, other.base) and np.array_equal(self.steps, other.steps)
+        return super().__eq__(other)
+
+    def __hash__(self) -> int:
+        if not self._hash:  # that of the same sets, written out
+            turn, row = np.divmod(np.arange(0, len(self), len(self) // _HASHED + 1), len(self.base))
+            some = (self.base[row] + turn[:, None] * self.steps[row]).astype(np.int32)
+            self._hash = hash(((len(self), self.base.shape[1]), some.tobytes()))
+        return self._hash
+
+    def taken(self, rows: np.ndarray | RowNumbers) -> IndexSets:
+        rows = rows if isinstance(rows, RowNumbers) else RowNumbers(rows)
+        for turns in (rows.turns, math.gcd(self.turns, len(rows.numbers))):
+            found = rows.regular(turns)
+            if found is not None and not np.any(found[1] % len(self.base)):
+                return self._moved(*found, turns)
+        return super().taken(rows)
+
+    def _moved(self, first: np.ndarray, distance: np.ndarray, turns: int) -> RegularSets:
+        """The sets of the rows *first*, each of which is *distance* further on in the next of *turns*."""
+        turn, row = np.divmod(first, len(self.base))
+        base, steps = self.base[row] + turn[:, None] * self.steps[row], self.steps[row]
+        steps = steps * (distance // len(self.base))[:, None]
+        none = (self.base[row] < 0) | (first < 0)[:, None]
+        base[none], steps[none] = -1, 0
+        _check(base.size)
+        return RegularSets(base, steps, turns)
+
+    def in_rows(self, count: int) -> IndexSets:
+        if count % self.turns:
+            return super().in_rows(count)
+        rows = count // self.turns
+        return RegularSets(self.base.reshape(rows, -1), self.steps.reshape(rows, -1), self.turns)
+
+    def distinct(self) -> IndexSets:
+        if self.width == 1:
+            return self
+        base, steps = np.where(self.base < 0, _NONE, self.base), self.steps
+        for _ in range(2):  # in order, then what is repeated goes to the end
+            order = np.lexsort((steps, base))
+            base, steps = np.take_along_axis(base, order, 1), np.take_along_axis(steps, order, 1)
+            again = (base[:, 1:] == base[:, :-1]) & (steps[:, 1:] == steps[:, :-1])
+            base[:, 1:][again], steps[:, 1:][again] = _NONE, 0
+        there = base < _NONE
+        for rows in (base, base + (self.turns - 1) * steps):  # numbers that do not meet in between
+            if np.any((rows[:, 1:] <= rows[:, :-1]) & there[:, 1:]):
+                return super().distinct()
+        most = max(int(there.sum(1).max()), 1)
+        base, steps = np.where(there, base, -1)[:, :most], steps[:, :most]
+        found = RegularSets(np.ascontiguousarray(base), np.ascontiguousarray(steps), self.turns)
+        return found if len(base) * most <= 2 * int(there.sum()) + len(base) else found.ragged()
+
+    def coarser(self, turns: int) -> RegularSets:
+        """The same in fewer *turns*, of which theirs are a multiple."""
+        count = self.turns // turns
+        base = self.base + np.arange(count)[:, None, None] * self.steps
+        return RegularSets(base.reshape(-1, base.shape[2]), np.tile(self.steps * count, (count, 1)), turns)
+
+
+def taken_from(tables: Sequence[IndexSets], rows: RowNumbers) -> IndexSets:
+    """The sets of *rows* of these *tables*, one after the other."""
+    found = rows.regular(rows.turns)
+    if found is not None and all(isinstance(x, RegularSets) for x in tables):
+        parts = _parts_taken(tables, *found, rows.turns)
+        if parts is not None:
+            return parts
+    return stacked(tables).taken(rows)
+
+
+def _parts_taken(
+    tables: Sequence[IndexSets], first: np.ndarray, distance: np.ndarray, turns: int
+) -> RegularSets | None:  # fmt: skip
+    """As ``taken_from``, if each of these rows stays in one table, and goes on by whole turns of it."""
+    starts = _pointers(np.array([len(x) for x in tables]))
+    which, last = np.searchsorted(starts, first, side="right") - 1, first + (turns - 1) * distance
+    if not np.array_equal(which, np.searchsorted(starts, last, side="right") - 1):
+        return None
+    width = max(int(x.width) for x in tables)
+    base = np.full((len(first), width), -1)
+    steps = np.zeros_like(base)
+    for k, table in enumerate(tables):
+        assert isinstance(table, RegularSets)
+        own = np.flatnonzero(which == k)
+        if np.any(distance[own] % len(table.base)):
+            return None
+        found = table._moved(first[own] - starts[k], distance[own], turns)
+        base[own, : found.base.shape[1]], steps[own, : found.base.shape[1]] = found.base, found.steps
+    return RegularSets(base, steps, turns)
 
 
 def _evenly(rows: np.ndarray) -> slice | None:
@@ -203,7 +364,14 @@ def _runs(starts: np.ndarray, counts: np.ndarray, indptr: np.ndarray) -> np.ndar
 
 def numbers(size: int, first: int = 0) -> IndexSets:
     """The sets {first}, {first + 1}, ..."""
+    if size >= _MANY:
+        return RegularSets(np.array([[first]]), np.array([[1]]), size)
     return IndexSets(np.arange(first, first + size, dtype=np.int32).reshape(-1, 1))
+
+
+def index_type(largest: int) -> type[np.integer]:
+    """The type of numbers to *largest*: half as much memory is touched where they are short."""
+    return np.int32 if largest < _NONE else np.int64
 
 
 def nothing(rows: int) -> IndexSets:
@@ -214,6 +382,15 @@ def union(sets: Sequence[IndexSets]) -> IndexSets:
     """The unions row by row."""
     if len(sets) == 1:
         return sets[0]
+    regular = [s for s in sets if isinstance(s, RegularSets)]
+    if len(regular) == len(sets):
+        turns = math.gcd(*[s.turns for s in regular])
+        if turns >= _MANY:
+            regular = [s.coarser(turns) for s in regular]
+            base, steps = np.hstack([s.base for s in regular]), np.hstack([s.steps for s in regular])
+            _check(base.size)
+            whole = RegularSets(base, steps, turns)
+            return whole.distinct() if whole.width > _WIDE or len(sets) > 2 else whole
     _check(sum([int(s.width * len(s)) for s in sets]))
     if all(s.indptr is None for s in sets):
         found = IndexSets(_side_by_side([s.indices for s in sets]))
@@ -248,5 +425,5 @@ def as_csr(blocks: Sequence[IndexSets], columns: int) -> Any:
     """(indptr, indices) of the sparse matrix with the rows of these, one after the other: sorted, nothing twice."""
     found = [block.distinct().ragged() for block in blocks]
     indices = np.concatenate([x.indices for x in found])
-    kind = np.int32 if max(len(indices), columns) < _NONE else np.int64
+    kind = index_type(max(len(indices), columns))
     return _pointers(np.concatenate([x.counts for x in found])).astype(kind), indices.astype(kind)

@@ -31,7 +31,7 @@ from ...tracer.ir.evaluate import HOST, as_stored, params_of
 from ...tracer.ir.graph import Atom, Builder, Lit, Node, Var, building
 from ...tracer.ir.primitive import CUSTOM, ELEMENTWISE, LOOP, RECURRENCE, differentiable
 from ...tracer.ops.custom import runs_python
-from .index_sets import IndexSets, TooManyError, as_csr, nothing, numbers, stacked, union
+from .index_sets import IndexSets, RowNumbers, TooManyError, as_csr, nothing, numbers, taken_from, union
 from .transpose import LinearPart, linear_part, pull_of, push_of
 
 VIEWS = frozenset(("broadcast", "reshape", "transpose", "slice", "pad", "update", "concat", "gather", "scatter"))
@@ -170,14 +170,11 @@ class Analysis:
         if isinstance(sets, Everything):
             self.sets[var] = sets
             return
-        parts = tuple(dict.fromkeys(map(self.one, sets)))
-        if len(parts) > _FEW:
-            try:
-                parts = (self.one(union(parts)),)
-            except TooManyError:
-                self.sets[var] = EVERYTHING
-                return
-        self.sets[var] = parts
+        try:
+            parts = tuple(dict.fromkeys(map(self.one, sets)))
+            self.sets[var] = parts if len(parts) <= _FEW else (self.one(union(parts)),)
+        except TooManyError:
+            self.sets[var] = EVERYTHING
 
     def one(self, sets: IndexSets) -> IndexSets:
         """*sets*, or equal ones that were there before."""
@@ -219,7 +216,8 @@ class Analysis:
         """The sets of *x*, a number or of the shape of *out*."""
         if isinstance(sets, Everything) or x.aval.shape == out.aval.shape:
             return sets
-        return tuple([s.taken(np.zeros(out.aval.size, np.int64)) for s in sets])
+        first = _rows(np.zeros(out.aval.size, np.int64), out.aval.shape)
+        return tuple([s.taken(first) for s in sets])
 
     def _viewed(self, node: Node, index: np.ndarray | None) -> Sets:
         """A view: its ``impl`` moves the numbers of the operands' elements, from 1 on; 0 is no element."""
@@ -238,8 +236,10 @@ class Analysis:
             return EVERYTHING
         params = {name: np.dtype(np.int64) if name == "dtype" else v for name, v in params_of(node).items()}
         places = np.asarray(node.prim.impl(*given, **params)).reshape(-1) - 1
-        parts: Any = tables[0] if len(tables) == 1 else (stacked([self.one(union(t)) for t in tables]),)  # type: ignore[arg-type]
-        return tuple([s.taken(places) for s in parts])
+        rows = _rows(places, node.out.aval.shape)
+        if len(tables) == 1:
+            return tuple([s.taken(rows) for s in tables[0]])  # type: ignore[union-attr]
+        return (taken_from([self.one(union(t)) for t in tables], rows),)  # type: ignore[arg-type]
 
     def _added(self, node: Node, index: np.ndarray) -> Sets:
         """``scatter_add``: an element has the sets of all that is added to it."""
@@ -364,11 +364,17 @@ class Analysis:
         kept = [alone[b] for b in sorted(alone)]
         others = [a for a in range(len(inner)) if a not in kept]
         size, lone = math.prod(inner), math.prod([inner[a] for a in kept])
-        groups = np.arange(size).reshape(inner).transpose(kept + others).reshape(lone, size // lone if lone else 0)
+        groups = np.arange(size).reshape(inner).transpose(kept + others).reshape(-1)
+        rows = _rows(groups, shape)
+        found = tuple([s.grouped(rows, lone) for s in sets])
         wide = np.arange(lone).reshape([n if b in alone else 1 for b, n in enumerate(shape)])
-        places = np.broadcast_to(wide, shape).reshape(-1)
-        found = [s.grouped(groups) for s in sets]
-        return tuple(found if len(places) == lone else [s.taken(places) for s in found])
+        places = _rows(np.broadcast_to(wide, shape).reshape(-1), shape)
+        return found if len(places.numbers) == lone else tuple([s.taken(places) for s in found])
+
+
+def _rows(places: np.ndarray, shape: Ints) -> RowNumbers:
+    """The *places* that a value of this *shape*, whose rows may be alike, is made of."""
+    return RowNumbers(places, shape[0] if shape else 1)
 
 
 def joined(found: Sequence[Sets]) -> Sets:

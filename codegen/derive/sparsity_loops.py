@@ -23,7 +23,7 @@ from ...tracer.ir.aval import Aval
 from ...tracer.ir.graph import Atom, Builder, Node, Var, building
 from ...tracer.ops.control import LoopView, loop_view
 from .batch import batch
-from .index_sets import IndexSets, TooManyError, nothing, stacked, union
+from .index_sets import IndexSets, RowNumbers, TooManyError, nothing, stacked, union
 from .sparsity import EVERYTHING, Analysis, Everything, Known, Sets, joined
 
 STEPS = 8  # of a loop that is run step by step
@@ -244,7 +244,7 @@ class _Steps:
         """The sets of all rows of this *size*, of a value that has one for each step."""
         if isinstance(sets, Everything):
             return sets
-        return tuple([s.grouped(np.arange(len(s)).reshape(-1, size).T) for s in sets])
+        return tuple([s.grouped(RowNumbers(np.arange(len(s)).reshape(-1, size).T.reshape(-1)), size) for s in sets])
 
     def _any_step(self, inner: Analysis, atom: Atom) -> Sets:
         """The sets of *atom* in any step."""

@@ -7,7 +7,7 @@ call, or is written by the run, is *loose*, and compared in the text of the chec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ...tracer.ir.own_attributes import dict_of
@@ -69,3 +69,28 @@ def _is_fixed(child: Leaf | StateNode) -> bool:
 
 def _known(child: Leaf | StateNode) -> tuple[Any, bool]:
     return (child.value, child.by_value) if isinstance(child, Leaf) else (child.obj, False)
+
+
+def named_entries(
+    walker: Walker, written: Mapping[int, Collection[Any] | None]
+) -> Iterator[tuple[dict[str, Any], str, Any, bool]]:  # fmt: skip
+    """The names of modules that were read, but for globals of the function's own module, which Python compares as
+    quickly: (dict, name, value, whether it is compared by value)."""
+    for node in walker.nodes:
+        for edge in node.edges:
+            if edge.how == "attr" and node.kind in ("module", "library"):
+                owner, store, name = node.obj, dict_of(node.obj), edge.arg
+            elif edge.how == "global":
+                owner = store = edge.arg[0]
+                name = edge.arg[-1]
+            else:
+                continue
+            writes = [written.get(id(of), ()) for of in (owner, store)]
+            loose = any(names is None or name in names for names in writes)
+            if type(store) is dict and store is not walker.main and not loose and _is_held(edge.child):
+                yield store, name, *_known(edge.child)
+
+
+def _is_held(child: Leaf | StateNode) -> bool:
+    """Whether another object in the place of a part is another state."""
+    return _is_fixed(child) and (isinstance(child, Leaf) or child.kind not in _BY_PART)

@@ -52,7 +52,7 @@ from ..state.values import LongList, is_leaf
 from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
 from .files import WRITERS
-from .native_reads import pin_reads
+from .native_reads import named_entries, pin_reads
 
 CONTAINERS: dict[type, str] = {
     list: "list", tuple: "tuple", dict: "dict", OrderedDict: "dict", set: "set", frozenset: "set", deque: "list",
@@ -760,6 +760,7 @@ class ReadLog:
         graph.pins = Pins(
             walker.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))],
             [*walker.stores, *of_settings], walker.lists, walker.abstract, functions, loose,
+            named_entries(walker, written),
         )  # fmt: skip
         return graph
 

@@ -26,6 +26,7 @@ from .kinds import TRACED
 
 _CONTAINERS = (list, dict, set, deque)
 _HOLDING = (*TRACED, *_CONTAINERS, tuple)
+_PLAIN_KEYS = (str, int, bool, bytes, type(None))  # which are no values of a run
 _MISSING, _ALL = object(), object()
 _CACHES = type(functools.lru_cache(len))
 _OURS = f"{__name__.partition('.')[0]}."
@@ -52,6 +53,13 @@ class WrittenPlaces:
         """All that *obj* holds may be written, if it is a container."""
         if isinstance(obj, _CONTAINERS) and not _is_our_namespace(obj):
             self.add(obj)
+
+    def item(self, obj: Any, key: Any) -> None:
+        """An item of *obj* may be written: of a dict, which may be that of a program's globals, no other counts."""
+        if type(obj) is dict and type(key) in _PLAIN_KEYS:
+            self.add(obj, key)
+        else:
+            self.container(obj)
 
     def handed(self, values: Iterable[Any]) -> bool:
         """Code that is not converted is given these *values*, and may write those of the run into the others; whether

@@ -508,9 +508,14 @@ class _Emitter:
         """An attribute of an object, or a name of a module, which is read quicker as an item of its dict."""
         name = edge.arg
         if node.kind in ("module", "library"):
-            self.child(f"{self.constant(node.obj.__dict__)}[{name!r}]", edge.child, label)
+            self.entry(node.obj.__dict__, name, edge.child, label)
         else:
             self.child(_attribute(owner, name, node.obj), edge.child, label, not node.native or name in node.loose)
+
+    def entry(self, store: dict[str, Any], name: str, child: Leaf | StateNode, label: str) -> None:
+        """An entry of a module's dict, which the pins compare where they can."""
+        guard = not self.graph.pins.has_entry(store, name)
+        self.child(f"{self.constant(store)}[{name!r}]" if guard else "", child, label, guard)
 
     def fixed_part(self, owner: str, node: StateNode, edge: Edge, label: str) -> None:
         """A part of an object that can't change, or that is compared elsewhere."""
@@ -548,7 +553,8 @@ class _Emitter:
             expr = name
             self.bare.add(name)
         elif edge.how == "global":
-            expr = f"{self.constant(space)}[{name!r}]"
+            self.entry(space, name, edge.child, label)
+            return
         else:
             self.fail_if(f"{name!r} in {self.constant(space)}")
             expr = f"{self.constant(edge.arg[1])}[{name!r}]"

@@ -20,13 +20,14 @@ import sys
 from array import array
 from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 from ...codegen.cpu import cpython
-from ...codegen.cpu.cpython import builtins_of, has_versions
+from ...codegen.cpu.cpython import builtins_of, has_entries, has_versions
 from ...tracer.ir import forks
 from ...tracer.ir.class_flags import HEAP_TYPE, IMMUTABLE
 from ...tracer.ir.own_attributes import dict_of
@@ -246,6 +247,16 @@ class ReadNames(NamedTuple):
         )
 
 
+@dataclass(slots=True)
+class _Named:
+    """Entries of a module's dict: those that are *known* (value, whether it is compared by value), and their values
+    now."""
+
+    store: dict[str, Any]
+    known: dict[str, tuple[Any, bool]]
+    now: dict[str, Any]
+
+
 class Pins:
     """Classes, dicts, lists and functions as they are now, and whether NumPy raises floating-point errors.
 
@@ -260,6 +271,8 @@ class Pins:
         class has said of another, it says until any class is registered anywhere.)
     :param functions: functions whose code counts, and their defaults where they have any.
     :param loose: by id of one of the dicts or classes, names in it whose values do not count.
+    :param entries: of the dicts of modules, of which few entries count: (dict, name, value, whether it is compared by
+        value).  Those that cannot be compared natively are left to others: :meth:`has_entry` says which.
     """
 
     def __init__(
@@ -272,6 +285,7 @@ class Pins:
         abstract: bool,
         functions: Iterable[FunctionType] = (),
         loose: Mapping[int, Collection[str]] | None = None,
+        entries: Iterable[tuple[dict[str, Any], str, Any, bool]] = (),
     ) -> None:
         self._names, self.trust = names, trust
         self._loose = loose or {}
@@ -286,6 +300,7 @@ class Pins:
         self._entries = {base: _store(base) for cls in self._open for base in cls.__mro__ if can_change(base)}
         self._errors = cpython.object_cell(settings(None))  # settings under which it is as then
         self.native = has_versions()
+        self._named = _named(entries) if self.native and has_entries() else {}
         words = self._read()  # before what they stand for is looked at
         self.classes = {cls: class_token(cls, names, trust) for cls in self._classes}
         self.abstract = abstract
@@ -295,7 +310,11 @@ class Pins:
         self._settled = False
 
     def __bool__(self) -> bool:
-        return bool(self.classes or self._stores or self._lists or self.abstract)
+        return bool(self.classes or self._stores or self._lists or self.abstract or self._named)
+
+    def has_entry(self, store: dict[str, Any], name: str) -> bool:
+        """Whether the value of *name* in *store* is compared here."""
+        return id(store) in self._named and name in self._named[id(store)].known
 
     @property
     def absences(self) -> list[tuple[Any, frozenset[str]]]:
@@ -313,6 +332,8 @@ class Pins:
             same += cpython.function_fields(fn, parts)
         for items, known in self._lists:
             same += cpython.list_fields(items, known)
+        for named in self._named.values():
+            same += cpython.entry_fields(named.store, named.now)
         words = [ctypes.addressof(self._errors), len(same), *chain.from_iterable(same)]
         words.append(len(self._entries) + len(self._stores))
         dicts = [(None, type(None), store, store, self._loose.get(id(cls), ())) for cls, store in self._entries.items()]
@@ -342,7 +363,7 @@ class Pins:
                 return True
         if self.abstract and self.registrations != abc.get_cache_token():
             return False
-        if not (self._functions_hold() and self._stores_hold() and self._lists_hold()):
+        if not (self._functions_hold() and self._stores_hold() and self._lists_hold() and self._named_hold()):
             return False
         words = self._read()  # before what they stand for is looked at
         if not self._classes_hold():
@@ -391,11 +412,31 @@ class Pins:
             for items, before in self._lists
         )
 
+    def _named_hold(self) -> bool:
+        """Whether the entries of modules have the values that count; notes those that they have."""
+        for named in self._named.values():
+            now = {name: named.store.get(name, MISSING) for name in named.known}
+            if not all(_unchanged(now[name], *known) for name, known in named.known.items()):
+                return False
+            named.now = now
+        return True
+
     def _classes_hold(self) -> bool:
         """Whether lookups in the classes find what they found, and values of theirs are as they were."""
         return all(class_token(cls, self._names, self.trust) == parts for cls, parts in self.classes.items()) and all(
             _unchanged(lookup(cls, name), value, by_value) for cls, name, value, by_value in self.leaves
         )
+
+
+def _named(entries: Iterable[tuple[dict[str, Any], str, Any, bool]]) -> dict[int, _Named]:
+    """The *entries* that can be compared natively, by the ids of their dicts."""
+    found: dict[int, _Named] = {}
+    for store, name, value, by_value in entries:
+        own = found.setdefault(id(store), _Named(store, {}, {}))
+        name = sys.intern(name)
+        if len(cpython.entry_fields(store, {name: value})) > 1:
+            own.known[name], own.now[name] = (value, by_value), value
+    return {key: own for key, own in found.items() if own.known}
 
 
 def _never() -> bool:

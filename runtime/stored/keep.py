@@ -53,7 +53,7 @@ def keep(
         answers, recorded = _hashes(recording, outside)
         if answered.get(key.text, {}).get(answers) == recorded:
             return ""
-        made = _plan(call, recording, program, outside, key)
+        made = _plan(call, recording, program, outside, key, (answers, recorded))
     except NotStoredError as error:
         return str(Refusal.DISK_KEY(why=error))
     except NotKeptError as error:
@@ -102,7 +102,9 @@ class NotKeptError(Exception):
     """Why a recording is none for another process."""
 
 
-def _plan(call: Call, recording: Recording, program: Program, outside: _Outside, key: Key) -> StoredPlan:
+def _plan(
+    call: Call, recording: Recording, program: Program, outside: _Outside, key: Key, hashes: tuple[bytes, bytes]
+) -> StoredPlan:
     for given, met in ((call.data, key.call.data), (call.objects, key.call.objects)):
         if list(map(id, given)) != list(map(id, met)):
             raise NotKeptError("its arguments are in another order")
@@ -116,7 +118,6 @@ def _plan(call: Call, recording: Recording, program: Program, outside: _Outside,
         args.append(ArrayArg(var.aval.dtype, var.aval.shape) if array else ScalarArg(var.aval.dtype, (kind,)))
     shapes = [tuple([int(canonical.sizes[d]) for d in s.dims]) for s in program.results]
     offsets, total = program.plan(canonical.sizes)
-    answers, hashed = _hashes(recording, outside)
     return StoredPlan(
         tuple(args),
         tuple(
@@ -133,8 +134,7 @@ def _plan(call: Call, recording: Recording, program: Program, outside: _Outside,
         tree_of(recording),
         *program.object_code,
         str(program.step_names[0]),
-        answers,
-        hashed,
+        *hashes,
         outside.reads,
     )
 

@@ -21,6 +21,7 @@ from leftovers import leftovers
 import tracegrad
 from tracegrad import compile_grad
 from tracegrad.runtime.record.unwrap_tracers import Holders
+from tracegrad.runtime.record.written_places import WrittenPlaces
 from tracegrad.tracer.record.array import TracedArray
 
 pytestmark = pytest.mark.usefixtures("fresh_kernels")
@@ -270,6 +271,20 @@ def test_written_by_the_names_of_the_module():
             assert type(globals()["WRITTEN"]) is np.float64 and globals()["WRITTEN"] == 3.0 + 3 * k
     finally:
         del globals()["WRITTEN"]
+
+
+def test_of_a_dict_the_item_that_is_written_is_looked_at_alone():
+    places, seen, store = WrittenPlaces(), [], {"a": [1.0], "all else": [object()]}
+    places.item(store, "a")
+    places.item(store["all else"], 0)
+    store["a"] = [2.0]
+
+    def plain(value):
+        seen.append(value)
+        return value
+
+    places.settle(plain)
+    assert seen == [[2.0], store["all else"]]
 
 
 @pytest.mark.parametrize("number", [False, True])

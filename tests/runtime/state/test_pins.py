@@ -5,10 +5,13 @@ from __future__ import annotations
 import abc
 import concurrent.futures
 import contextvars
+import importlib
+import types
 
 import numpy as np
 import pytest
 
+import tracegrad
 from tracegrad.codegen.cpu.cpython import fault
 from tracegrad.runtime.state import pins
 from tracegrad.runtime.state.pins import Pins
@@ -227,3 +230,110 @@ def test_keys_by_identity_and_order(ready):
     pinned = made(stores=[(None, store, None)])
     store["a"] = store.pop("a")
     assert not holds(pinned)
+
+
+def module():
+    """The dict of a module, and a function of its own in it."""
+    store = vars(types.ModuleType("tools"))
+    store.update(act=lambda x: x, rate=float("0.25"), count=3, **{f"other_{k}": k for k in range(40)})
+    return store
+
+
+def of_module(store):
+    entries = [(store, "act", store["act"], False), (store, "rate", store["rate"], True)]
+    found = Pins(set(), Trust(), [], [], [], False, entries=entries)
+    assert all(found.has_entry(store, name) for name in ("act", "rate"))
+    assert not found.has_entry(store, "count") and not found.has_entry({}, "act")
+    assert found.settle() and found.settle() and found.same()
+    return found
+
+
+ENTRIES = {
+    "another value": lambda store: store.update(act=len),
+    "another number": lambda store: store.update(rate=float("0.5")),
+    "one less": lambda store: store.pop("act"),
+    "none at all": lambda store: store.clear(),
+    "one less, and room for others": lambda store: (
+        store.pop("rate"),
+        store.update({f"new_{k}": k for k in range(99)}),
+    ),
+    "another value, in another place": lambda store: (store.pop("act"), store.update(act=len)),
+}
+
+
+@pytest.fixture
+def laid_out():
+    if not pins.has_entries():
+        pytest.skip("dicts of this interpreter are laid out in another way")
+
+
+@pytest.mark.parametrize("change", ENTRIES)
+def test_an_entry_of_a_module_is_another_one(laid_out, change):
+    pinned = of_module(store := module())
+    ENTRIES[change](store)
+    assert not pinned.same() and not pinned.settle() and not pinned.same()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda store: store.update(count=4),
+        lambda store: store.update(rate=float("0.25")),  # another object
+        lambda store: store.update({f"new_{k}": k for k in range(99)}),  # a larger table
+        lambda store: store.update(act=store.pop("act")),
+        lambda store: [store.pop(f"other_{k}") for k in range(40)],
+    ],
+)
+def test_entries_of_a_module_that_are_as_they_were(laid_out, change):
+    pinned = of_module(store := module())
+    change(store)
+    assert holds(pinned) and pinned.same()
+    store["act"] = len
+    assert not holds(pinned)
+
+
+def test_values_of_entries_are_no_others_at_the_same_address(laid_out):
+    pinned = of_module(store := module())
+    for _ in range(50):
+        store["rate"] = None  # frees the number before, whose memory the next one takes
+        store["rate"] = float("0.25")
+        assert holds(pinned)
+        store["rate"] = None
+        store["rate"] = float("0.75")
+        assert not holds(pinned)
+        store["rate"] = float("0.25")
+
+
+def test_the_table_of_a_dict_that_was_shared_is_left_to_others(laid_out):
+    class Plain:
+        def __init__(self):
+            self.act, self.rate = len, 1.0
+
+    store = vars(Plain())
+    found = Pins(set(), Trust(), [], [], [], False, entries=[(store, "act", store["act"], False)])
+    assert holds(found)
+    store["act"] = max
+    assert not found.has_entry(store, "act") or not holds(found)
+
+
+def test_functions_of_numpy_and_of_helpers_are_compared_in_the_call_of_the_pins(laid_out, monkeypatch, tmp_path):
+    (tmp_path / "pinned_helpers.py").write_text(
+        "import numpy as np\ndef damp(x):\n    return scale(x) * 0.5\ndef scale(x):\n    return np.tanh(x)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    helpers = importlib.import_module("pinned_helpers")
+
+    def loss(x):
+        return np.sum(helpers.damp(x)) + np.sum(np.sin(x))
+
+    compiled, x = tracegrad.compile_grad(loss), np.linspace(0.1, 1.0, 5)
+    value = [compiled(x) for _ in range(4)][-1]
+    slot = compiled._value.first
+    assert not {"sin", "sum", "tanh", "scale", "damp"} & {*slot.__code__.co_consts}  # it reads none of them itself
+    monkeypatch.setattr(np, "a_name_to_come", 1.0, raising=False)
+    assert compiled(x) == value == pytest.approx(loss(x)) and compiled.stats.traces == 1
+    for module, name, other in ((np, "sin", np.cos), (helpers, "scale", lambda x: x), (np, "tanh", np.cosh)):
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, other)
+            assert compiled(x) == pytest.approx(loss(x)) and compiled(x) != value
+        assert compiled(x) == value

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...tracer.ir.late_modules import load_part
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, is_data_descriptor
 from ...tracer.ir.refusals import Refusal
 from ...tracer.numpy_api.hooks import hook_loaded
 from ...tracer.record.reports import LOG_METHODS
@@ -99,7 +99,9 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
         return _of_member(reads, node, obj, name)
     base, raw, own = entry_of(run, kind, name)
     reads.pin(kind)
-    if base is not None and not own and hasattr(type(raw), "__set__"):
+    if base is not None and not own:
+        _pin_entry(reads, raw)
+    if base is not None and not own and is_data_descriptor(raw):
         return _by_data_descriptor(run, reads, node, obj, base, name, raw)
     store = dict_of(obj)
     written = run.written(obj, name) if node is not None else MISSING
@@ -119,11 +121,18 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
     return raw if own else bound(run, raw, obj, kind, base, name)
 
 
+def _pin_entry(reads: ReadLog, raw: Any) -> None:
+    """Let it count whether *raw*, an entry of a class, is a descriptor: its class says so."""
+    if not reads.library(type(raw)):
+        reads.pin(type(raw))
+
+
 def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> Any:
     """The value that an entry *raw* of the class *base* is for the object, whose class is *kind*; for None, that of the
     class itself."""
     reads: ReadLog = run.reads
     shown = reads.read_class(base, name, raw)
+    _pin_entry(reads, raw)
     if obj is None and isinstance(raw, _THEMSELVES):
         return raw
     if type(raw) is types.FunctionType:
@@ -257,7 +266,9 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
         return run.seen(getattr(cls, name), f"{cls.__name__}.{name}")
     base, raw, own = entry_of(run, cls, name)
     above, of_meta = found_in(type(cls), name)
-    if above is not None and hasattr(type(of_meta), "__set__"):
+    if above is not None:
+        _pin_entry(reads, of_meta)
+    if above is not None and is_data_descriptor(of_meta):
         if name in ("__name__", "__qualname__", "__doc__", "__module__"):
             run.seen(cls, cls.__name__)
             node = reads.node_of(cls)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.convert.transparent import OWN, Begun, PythonFor
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, is_data_descriptor
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
 from ...tracer.loops.items import fill_item, set_item
@@ -194,7 +194,9 @@ class LoggedFrame(FrameChoices):
         reads.names(name)
         reads.pin(kind)
         slot = type(raw) is types.MemberDescriptorType
-        if base is not None and hasattr(type(raw), "__set__") and not slot:
+        if base is not None:
+            reads.pin(type(raw))
+        if base is not None and is_data_descriptor(raw) and not slot:
             self._set_by_descriptor(value, obj, name, base, raw)
             return
         if node is None:

@@ -239,7 +239,8 @@ class Logged:
         return _CallRun(self, call, mode, learned, before, look).recorded(others or ())
 
     def begin(self, run: LoggedRun, integers: Integers) -> None:
-        """Let *run* have the elements of arrays that are *integers*."""
+        """Let *run* know what is outside, and have the elements of arrays that are *integers*."""
+        run.recorder.from_outside, run.recorder.items_of = run.reads.met, run.iterable
         if ITEMS not in self.contents:
             run.recorder.int_of = integers.element
 
@@ -325,9 +326,7 @@ class _CallRun:
         logged.inputs = self.reads.varying
         if call.device is not None:  # arrays outside are used where they lie
             self.reads.arrays = (np.ndarray, require_cuda("a call on the device").modules.xp.ndarray)
-        recorder.from_outside = self.reads.met
         self.run = LoggedRun(self.reads, recorder)
-        recorder.items_of = self.run.iterable
         objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
         self.reads.begin(logged.fn, call.objects, tuple([self.names[k] for k in objects]))
         for k in objects:

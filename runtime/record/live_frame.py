@@ -20,7 +20,7 @@ from ...tracer.convert import transparent
 from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.errors import MutationError, unrecordable
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, is_data_descriptor
 from ...tracer.ir.site import FOR_THE_USER, user_frame
 from ...tracer.loops.items import item, set_item
 from ...tracer.loops.restarted import begin_restarted
@@ -131,7 +131,7 @@ class LiveFrame(SpecialMethods):
         entry: Any = raw if raw is MISSING else self.run.entry(raw, kind, name)
         if entry is raw or (owner is None and type(entry) is type(raw)):  # of a class it is the very entry
             return None
-        if owner is a and not hasattr(type(entry), "__set__") and name in (dict_of(a) or ()):
+        if owner is a and not is_data_descriptor(entry) and name in (dict_of(a) or ()):
             return None
         if type(raw) is functools.cached_property:
             self.run.written.add(owner, name)
@@ -141,7 +141,7 @@ class LiveFrame(SpecialMethods):
         run, raw = self.run, lookup(type(a), name)
         if (hook := run.method(a, "__setattr__")) is not None:
             hook(name, value)
-        elif hasattr(type(entry := run.entry(raw, type(a), name)), "__set__") and entry is not raw:
+        elif is_data_descriptor(entry := run.entry(raw, type(a), name)) and entry is not raw:
             entry.__set__(a, value)
         else:
             run.written.add(a, name)

@@ -48,6 +48,7 @@ _OF_CALLABLES = ("functools", "_functools", "itertools", "builtins")
 _OURS = "tracegrad."
 _READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for functions in lists and dicts
 _VALUES = INERT - {list, tuple, dict}
+_SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _CONTAINERS = (list, dict, set, frozenset, tuple, str, bytes, deque)
 #: methods of them, with arguments, that write nothing
 _READS = frozenset((
@@ -311,6 +312,7 @@ class LiveRun:
             args = [x if type(x) in _VALUES else self.handed(x, calls) for x in args]
             kwargs = {name: self.handed(x, calls) for name, x in kwargs.items()} if kwargs else kwargs
         if known is None:
+            self.has_given |= type(getattr(f, "__self__", None)) in _SUSPENDED and bool(args)  # whose frame keeps it
             owner = (f.__self__,) if type(f) is types.MethodType else ()
             shares = self.written.handed([*owner, *args, *kwargs.values()])
             if shares and isinstance(f, type) and f.__flags__ & HEAP_TYPE:

@@ -440,3 +440,23 @@ def test_what_only_the_first_iterations_read_has_no_grad(iterations, nested):
         assert (found is None) == (wanted is None)
         if wanted is not None:
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+KEPT = {"pair": [[1.0], [2.0]]}
+
+
+@pytest.mark.parametrize("iterations", [3, 17])
+def test_what_a_loop_finds_outside_stays_what_it_is(iterations):
+    @torch.compile
+    def step(x):
+        k = 0
+        while k < iterations:
+            k += 1
+            KEPT["pair"] = [KEPT["pair"][1], KEPT["pair"][0]]
+        return x.sum()
+
+    for _ in range(4):
+        first, second = KEPT["pair"]
+        step(tensor(0, 3))
+        assert KEPT["pair"][0] is second
+        assert KEPT["pair"][1] is first

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..tracer.loops.items import item, set_item, without_slices
+from ..tracer.loops.items import item, set_item, windows_in
 from ..tracer.record.array import TracedArray
 from ..tracer.record.recorder import require_recorder
 from .apply import apply, record
@@ -45,7 +45,7 @@ def taken_apart(t: Tensor, index: Any) -> tuple[Code, tuple[TracedArray, ...]] |
     if not positions or not all(x is None or x is Ellipsis or type(x) is int or _is_position(x) for x in parts):
         return None
     moves = any(type(i) is slice and TracedArray in map(type, (i.start, i.stop, i.step)) for i in items)
-    if moves and without_slices(require_recorder("a position"), index, t.shape) is index:
+    if moves and not windows_in(require_recorder("a position"), items, t.shape):
         return None
 
     def part(x: Any) -> Any:

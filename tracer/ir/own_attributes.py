@@ -27,3 +27,8 @@ def in_class(cls: type, name: str) -> Any:
         if name in base.__dict__:
             return base.__dict__[name]
     return None
+
+
+def is_data_descriptor(entry: Any) -> bool:
+    """Whether *entry* of a class goes before the attributes that an object has itself."""
+    return hasattr(type(entry), "__set__") or hasattr(type(entry), "__delete__")

@@ -103,7 +103,13 @@ def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) 
 def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:
     """``container[index] = value``."""
     if recorder.open_loops and type(container) is TracedArray:
-        index = without_slices(recorder.in_force(), index, container.aval.shape)
+        items = index if type(index) is tuple else (index,)
+        windows = windows_in(recorder.in_force(), items, container.aval.shape)
+        if len(windows) == 1:
+            ((k, step),) = windows.items()
+            index = (*items[:k], wrap_array(step.places), *items[k + 1 :])
+        elif windows:
+            container, index = _through(container, items, windows), ...
     container[index] = value
 
 
@@ -148,39 +154,33 @@ def row_gone_over(recorder: Recorder, lists: Sequence[Sequence[Any]], index: Tra
     return RowOfLists(recorder, every, place, form, int(recorder.value(index.atom)))
 
 
-def without_slices(recorder: Recorder, index: Any, shape: tuple[int, ...]) -> Any:
-    """*index* of an array of *shape* with positions in the place of a slice that moves from iteration to iteration."""
-    items = index if type(index) is tuple else (index,)
-    moving = _moving(recorder, items, shape)
-    if moving is None:
-        return index
-    k, step = moving
-    found = (*items[:k], wrap_array(step.places), *items[k + 1 :])
-    return found if type(index) is tuple else found[0]
-
-
 def _view(recorder: Recorder, array: TracedArray, index: Any) -> Any:
-    """``array[index]``, through a view of the slice that moves, if there is one."""
+    """``array[index]``, through views of the slices that move, if there are any."""
     items = index if type(index) is tuple else (index,)
-    moving = _moving(recorder, items, array.aval.shape)
-    if moving is None:
-        return array[index]
-    k, step = moving
-    others = (*items[:k], slice(None), *items[k + 1 :])
-    step.axis = sum(type(x) is slice for x in items[:k])
-    return (array[others] if len(items) > 1 else array).view(step)
+    windows = windows_in(recorder, items, array.aval.shape)
+    return _through(array, items, windows) if windows else array[index]
 
 
-def _moving(recorder: Recorder, items: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[int, WindowStep] | None:
-    """(the place of the only slice in an index that moves, the step of a view that it is)"""
+def _through(array: TracedArray, items: tuple[Any, ...], windows: dict[int, WindowStep]) -> TracedArray:
+    """``array[items]`` as a view, with *windows* in the places of slices."""
+    if len(items) > 1:
+        array = array[tuple([slice(None) if k in windows else x for k, x in enumerate(items)])]
+    for k, step in windows.items():
+        step.axis = sum(type(x) is slice for x in items[:k])
+        array = array.view(step)
+    return array
+
+
+def windows_in(recorder: Recorder, items: tuple[Any, ...], shape: tuple[int, ...]) -> dict[int, WindowStep]:
+    """The steps of views that the slices in an index are which move, by their places in it; none where one of them is
+    no such step."""
     moving = [k for k, x in enumerate(items) if type(x) is slice and _is_traced(x)]
-    if len(moving) != 1 or any(x is None or x is Ellipsis or isinstance(x, (np.ndarray, list)) for x in items):
-        return None
-    (k,) = moving
-    if k >= len(shape) or any(type(x) is TracedArray and x.aval.shape for x in items):
-        return None
-    step = _window(recorder, items[k], shape[k])
-    return None if step is None else (k, step)
+    if any(x is None or x is Ellipsis or isinstance(x, (np.ndarray, list)) for x in items) or len(items) > len(shape):
+        return {}
+    if any(type(x) is TracedArray and x.aval.shape for x in items):
+        return {}
+    steps = {k: _window(recorder, items[k], shape[k]) for k in moving}
+    return {} if None in steps.values() else steps  # type: ignore[return-value]
 
 
 def _window(recorder: Recorder, moving: slice, size: int) -> WindowStep | None:

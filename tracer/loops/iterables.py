@@ -194,6 +194,8 @@ class Backwards:
         elif isinstance(source, IteratedRows):
             first = source.start + source.step * (length - 1)
             self.source = IteratedRows(source.array, first, -source.step, source.length)
+        elif isinstance(source, Same):
+            self.source = source
         else:
             self.source = Together([Backwards(s, length) for s in source.sources])
 

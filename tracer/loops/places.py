@@ -51,7 +51,11 @@ class WrittenPlace(NamedTuple):
 
     @property
     def id(self) -> tuple[int, Any]:
-        return id(self.owner), self.key
+        """The same for each way to name the place: an element of a list from its end, an attribute in the ``vars``."""
+        if isinstance(self.owner, list) and type(self.key) is int and self.key < 0:
+            return id(self.owner), self.key + len(self.owner)
+        attributes = None if self.is_item or isinstance(self.owner, CellType) else dict_of(self.owner)
+        return id(self.owner if attributes is None else attributes), self.key
 
     @property
     def is_item(self) -> bool:

@@ -60,3 +60,15 @@ def test_loops_that_read_items_are_loop_nodes():
     np.testing.assert_allclose(compile_grad(f)(np.ones(3), layers), f(np.ones(3), layers))
     seen = see(compile_grad(f), (np.ones(3), layers), {}, as_recorded=False, what="a test")
     assert len(seen.recording.graph.nodes) < 80
+
+
+def test_pairs_of_which_one_part_is_the_same_are_gone_over_backwards():
+    def f(x):
+        pairs, doubled, same = [(x * k, np.tanh) for k in range(20)], [], [1.0] * 20
+        for (v, act), one in zip(reversed(pairs), reversed(same), strict=True):
+            doubled.append(act(v) * one)
+        return np.sum(np.stack(doubled) * np.arange(60.0).reshape(20, 3))
+
+    compiled = compile_grad(f)
+    check(f, compiled, rtol=1e-9, atol=1e-6)
+    assert not compiled.stats.live

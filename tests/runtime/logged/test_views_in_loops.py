@@ -204,3 +204,34 @@ def test_what_shows_one_of_two_arrays_that_an_iteration_chooses_sees_its_writes(
     made = f"{MADE['traced']}; u = np.linspace(1, 0, 24) * x[1]; b = z; {shown}"
     f = function(body, f"{after}; t = t + np.sum(u * z) + a[0] * 3.0 + b[1]", made)
     check(f, compile_grad(f), rtol=1e-10, atol=1e-7)
+
+
+WINDOWS = [  # of images: what an iteration does, and what follows the loops
+    ("out[i, j] = np.sum(m[i : i + 3, j : j + 3] * kernel)", ""),
+    ("w = m[i : i + 3, j : j + 3]; out[i, j] = np.sum(np.exp(-((w - m[i + 1, j + 1]) ** 2)) * w)", ""),
+    ("out[i : i + 2, j : j + 2] += m[18 - i : 20 - i, j : j + 4 : 2] * t", ""),
+    ("out[i : i + 2, j : j + 2] = t; t = np.tanh(t + m[i, j])", ""),
+    ("w = out[i : i + 2, j : j + 3]; w *= 0.9; w[0] = t", ""),
+    ("w = out[i : i + 2, j : j + 3]; t = t + w[1, 1] * 0.01", "w += t"),
+    ("w = out[i : i + 2, j : j + 3]", "out[19, 19] = 7.0; t = t + w.sum()"),
+]
+
+
+@pytest.mark.parametrize("body, after", WINDOWS)
+def test_windows_of_images_are_views(body, after):
+    text = f"""
+def f(x):
+    m, out = np.sin(np.arange(484.0)).reshape(22, 22) * x[0] + x[1], np.zeros((22, 22))
+    kernel, t = np.arange(9.0).reshape(3, 3) * x[2], x[1]
+    for i in range(17):
+        for j in range(18):
+            {body}
+    {after}
+    return t + np.sum(out * np.cos(np.arange(484.0)).reshape(22, 22))
+"""
+    space = {"np": np}
+    exec(code_of(text, f"windows {body} {after}"), space)
+    f, compiled = space["f"], compile_grad(space["f"])
+    check(f, compiled, rtol=1e-10, atol=1e-6)
+    seen = see(compiled, (np.ones(3),), {}, as_recorded=False, what="a test")
+    assert len(seen.recording.graph.nodes) < 90

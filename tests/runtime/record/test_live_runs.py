@@ -637,6 +637,29 @@ class _ByText(collections.UserDict):
         super().__setitem__(str(key), value)
 
 
+def test_a_run_that_raises_leaves_no_traced_value_in_a_generator():
+    def averager():
+        total = 0.5
+        while True:
+            given = yield total
+            total = total * 0.5 + given
+
+    average = averager()
+    next(average)
+
+    @compile_grad
+    def f(x):
+        average.send(x[0] * 0.5)
+        raise ValueError
+
+    for _ in range(3):
+        before = average.gi_frame.f_locals["total"]
+        with pytest.raises(ValueError):
+            f(X)
+        assert average.gi_frame.f_locals["total"] == before * 0.5 + X[0] * 0.5
+        assert type(average.gi_frame.f_locals["total"]) is np.float64
+
+
 def test_a_run_that_raises_leaves_no_traced_value_behind_methods_of_the_library():
     kept = _ByText(a=0.5)
 

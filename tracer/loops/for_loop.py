@@ -197,7 +197,7 @@ class ForLoop(BoundNames):
                 what = "a list is changed that is iterated over"
                 self.iteration.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
             if self._finished(sys._getframe(1)):
-                raise StopIteration
+                raise self._over()
         if self.stopped is not None:
             return self._asking()
         if self.taken is not None:
@@ -217,7 +217,7 @@ class ForLoop(BoundNames):
             if self.iterator is not None:
                 next(self.iterator, None)
             self.rebinds = self.pending
-            raise StopIteration
+            raise self._over()
         self.at += 1
         if self._marks(count, k) and not self._is_quiet(sys._getframe(1), count):
             return self._marked(sys._getframe(1), k)
@@ -229,6 +229,12 @@ class ForLoop(BoundNames):
             return self.source.item(k) if self.iterator is None else next(self.iterator)
         advance(self.iterator, 1)  # whose numbers may not have gone on with it
         return self.source.item(k)
+
+    def _over(self) -> StopIteration:
+        """The end of the loop, which holds no more what it has gone over."""
+        self.iterator, self.parts = None, []
+        self.iterable = self.iterable if self.uncertain else None
+        return StopIteration()
 
     def _marks(self, count: int, k: int) -> bool:
         """Whether iteration *k* of *count* is to be marked."""
@@ -361,7 +367,7 @@ class ForLoop(BoundNames):
         self.rebinds = True
         if not self.recorder.guard(goes_on, "bool"):
             self.at, self.taken = k + remain, None
-            raise StopIteration
+            raise self._over()
         self.streak = 0
         self.pending, self.at = False, k
         return self.source.at(wrap(number, self.recorder))

@@ -521,14 +521,7 @@ class Iteration:
             arrays = {n: array_of(v) for n, v in found.items()}
             names = [n for n, v in arrays.items() if type(v) is TracedArray and v._storage is storage]
             self.lessons.written.update(names)
-        learned = self.learned
-        learned.tables.update(marked.learned_tables)
-        for target in marked.learned_tables.values():
-            for x in (target, *target):
-                for known in (learned.filled, learned.scattered, learned.grows, learned.histories):
-                    known.pop(id(x), None)  # type: ignore[attr-defined]
-            ids = {id(target), *map(id, target)}
-            learned.places = {key: place for key, place in learned.places.items() if id(place.owner) not in ids}
+        self._learn_tables()
         what = self._filled(found)
         if grown:  # a length, or a position from its end, is known now
             what = "a list is read and appended to"
@@ -539,6 +532,16 @@ class Iteration:
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None
+
+    def _learn_tables(self) -> None:
+        """Note lists that are to be tables in the next iteration, and nothing else."""
+        learned, found = self.learned, self.marked.learned_tables
+        learned.tables.update(found)
+        ids = {id(x) for target in found.values() for x in (target, *target)}
+        for known in (learned.filled, learned.scattered, learned.grows, learned.histories):
+            for key in ids & known.keys():
+                del known[key]
+        learned.places = {key: place for key, place in learned.places.items() if id(place.owner) not in ids}
 
     def _filled(self, found: dict[str, Any]) -> str:
         """Note lists that are filled; the reason why one cannot be an array, empty where there is none."""

@@ -39,13 +39,13 @@ _EXACT = 2**53  # from here on not all integers are floats
 
 
 class _Hidden:
-    """What stands in the lists of a table for elements that its array has."""
+    """The object that stands in the lists of a table for elements that its array has."""
 
 
 _HIDDEN = _Hidden()
 
 
-class Row(NamedTuple):
+class TableRow(NamedTuple):
     """A row of *table*, number ``place``, which is ``form`` in the numbers of loops; ``shown`` is the list."""
 
     table: Table
@@ -54,7 +54,7 @@ class Row(NamedTuple):
     shown: list[Any]
 
 
-class Write(NamedTuple):
+class Assignment(NamedTuple):
     """A *value* that is assigned at such a ``row`` and ``column``, in these open *loops*; None: anywhere."""
 
     value: Atom
@@ -75,14 +75,14 @@ class Table:
         self.before = [list(row) for row in self.rows]
         self.storage = Storage(atom, home=recorder, c_order=True, array0d=True)
         self.storage.born = loops[0].serial - 1
-        self.writes: list[Write] = []
+        self.writes: list[Assignment] = []
         self.numbers: set[Atom] = set()  # elements that were read
         self.stand_ins: list[list[Any]] = []  # for rows
-        self.shown: list[Row] = []  # those whose lists hold the elements
+        self.shown: list[TableRow] = []  # those whose lists hold the elements
         known = recorder.loops.tables
         known[id(target)] = self
         for k, row in enumerate(self.rows):
-            known[id(row)] = Row(self, Lit(k, INT), Affine(k), row)
+            known[id(row)] = TableRow(self, Lit(k, INT), Affine(k), row)
             row[:] = [_HIDDEN] * plain.shape[1]
         for loop in loops:
             self.carry(loop)
@@ -107,18 +107,18 @@ class Table:
         """The list that stands for row *place*."""
         found = [_HIDDEN] * self.plain.shape[1]
         loops = self.recorder.loops
-        loops.tables[id(found)] = Row(self, place, form, found)
+        loops.tables[id(found)] = TableRow(self, place, form, found)
         loops.made_anew[id(found)] = found, self.loops[0].statement
         self.stand_ins.append(found)
         return found
 
-    def element(self, row: Row, index: Any) -> TracedArray:
+    def element(self, row: TableRow, index: Any) -> TracedArray:
         place, _ = self._position(index, self.plain.shape[1])
         atom = PickStep((0, 1), (row.place, place)).apply(self.storage.atom)
         self.numbers.add(atom)
         return wrap(atom)
 
-    def assign(self, row: Row, index: Any, value: Any) -> None:
+    def assign(self, row: TableRow, index: Any, value: Any) -> None:
         """``row[index] = value``."""
         if _kind(value) != "float64":
             self.refuse()
@@ -129,7 +129,7 @@ class Table:
         self.storage.atom = put
         self.storage.version += 1
         loops = self.recorder.open_loops
-        self.writes.append(Write(atom, row.form, form, loops[loops.index(self.loops[0]) :]))
+        self.writes.append(Assignment(atom, row.form, form, loops[loops.index(self.loops[0]) :]))
         self._hide()
 
     def _position(self, index: Any, size: int) -> tuple[Atom, Affine | None]:
@@ -158,7 +158,7 @@ class Table:
 
     # ---- the lists -------------------------------------------------------------------------------------------------
 
-    def show(self, row: Row) -> None:
+    def show(self, row: TableRow) -> None:
         """Have the list of *row* hold the elements, for what reads it."""
         count = self.plain.shape[1]
         if count > _MOST_READ or self.recorder.arms:
@@ -194,7 +194,7 @@ class Table:
 class RowIterator:
     """An iterator over the elements of a row, from number *at* on."""
 
-    def __init__(self, row: Row, at: int = 0) -> None:
+    def __init__(self, row: TableRow, at: int = 0) -> None:
         self.row, self.at, self.count = row, at, row.table.plain.shape[1]
 
     def __iter__(self) -> RowIterator:
@@ -216,7 +216,7 @@ class RowIterator:
 class RowItems:
     """The elements of a row, as a loop goes over them, from number *first* on."""
 
-    def __init__(self, row: Row, first: int) -> None:
+    def __init__(self, row: TableRow, first: int) -> None:
         self.row, self.first = row, first
         self.length = Affine(row.table.plain.shape[1] - first)
 
@@ -231,7 +231,7 @@ class RowItems:
         return self.row.table.element(self.row, k + self.first)
 
 
-def _places(write: Write) -> Any:
+def _places(write: Assignment) -> Any:
     """Where the elements are at which *write* puts its values, in all iterations."""
     forms = [write.row, write.column]
     values: dict[Any, np.ndarray] = {}
@@ -263,7 +263,7 @@ def _evaluated(form: Affine | None, values: dict[Any, np.ndarray], size: int) ->
 
 
 def _kind(x: Any) -> str:
-    """What *x* is in a table: a number of Python's, a ``np.float64``, or neither."""
+    """The kind of an element: a number of Python's, a ``np.float64``, or neither."""
     if type(x) is TracedArray:
         ok = x.aval.dtype == FLOAT and not x.aval.shape and not x.aval.weak and class_of(x) is np.float64
         return "float64" if ok else ""
@@ -275,17 +275,31 @@ def _kind(x: Any) -> str:
 def table_of(recorder: Recorder, target: Any, learn: bool = True) -> Table | None:
     """The table that *target* is in the iterations that are marked; None where it is none.  *learn*: where it was read
     before, in another way, the next iteration may begin with it."""
-    known = recorder.loops.tables.get(id(target))
-    if known is not None or type(target) is not list or not target or type(target[0]) is not list:
-        return known if type(known) is Table else None
-    width = len(target[0])
-    ids = {id(target), *map(id, target)}
-    if not width or any(type(x) is not list or len(x) != width for x in target) or len(ids) <= len(target):
-        return None
     state = recorder.loops
+    known = state.tables.get(id(target))
+    if known is not None or not _is_table(target):
+        return known if type(known) is Table else None
+    ids = {id(target), *map(id, target)}
     if recorder.arms or recorder.parent is not None or not ids.isdisjoint(state.made_anew) or ids & state.tables.keys():
         return None
-    loops: list[Any] = []
+    loops = _loops_of(recorder, target, ids, learn)
+    kinds = [[_kind(x) for x in row] for row in target] if loops else [[""]]
+    if any("" in row for row in kinds) or all(type(x) is int for row in target for x in row):
+        return None
+    return Table(recorder, target, _array_of(recorder, target), np.array(kinds) == "plain", loops)
+
+
+def _is_table(target: Any) -> bool:
+    """Whether *target* is a list of different lists of one length."""
+    if type(target) is not list or not target or type(target[0]) is not list or not target[0]:
+        return False
+    same = all(type(x) is list and len(x) == len(target[0]) for x in target)
+    return same and len({id(target), *map(id, target)}) == len(target) + 1
+
+
+def _loops_of(recorder: Recorder, target: list[Any], ids: set[int], learn: bool) -> list[Any]:
+    """The innermost of the open loops before whose iterations *target* was made, and in which it was not used."""
+    found: list[Any] = []
     for loop in reversed(recorder.open_loops):
         if not ids.isdisjoint(loop.made):
             break
@@ -295,11 +309,8 @@ def table_of(recorder: Recorder, target: Any, learn: bool = True) -> Table | Non
                 x.refuse(Refusal.LOOP_SEEN(what="a table is read in several ways", site=recorder.site()))
                 x.learned_tables[id(target)] = target
             break
-        loops.insert(0, loop)
-    kinds = [[_kind(x) for x in row] for row in target] if loops else [[""]]
-    if any("" in row for row in kinds) or all(type(x) is int for row in target for x in row):
-        return None
-    return Table(recorder, target, _array_of(recorder, target), np.array(kinds) == "plain", loops)
+        found.insert(0, loop)
+    return found
 
 
 def _array_of(recorder: Recorder, target: list[list[Any]]) -> Atom:
@@ -332,7 +343,7 @@ def item(recorder: Recorder, container: list[Any], index: Any) -> Any:
     _check(recorder, known)
     if known is None and type(index) is TracedArray:
         known = _as_row(recorder, container)
-    if type(known) is Row:
+    if type(known) is TableRow:
         return known.table.element(known, index) if _is_position(index) else NotImplemented
     if type(index) is int and -len(container) <= index < len(container) and type(found := container[index]) is list:
         recorder.loops.tables_of_rows[id(found)] = found, container
@@ -355,7 +366,7 @@ def assigned(recorder: Recorder, value: Any, container: list[Any], index: Any) -
         known.refuse()
     if known is None and type(index) is TracedArray:
         known = _as_row(recorder, container)
-    if type(known) is not Row:
+    if type(known) is not TableRow:
         return False
     if not _is_position(index):
         known.table.refuse()
@@ -363,7 +374,7 @@ def assigned(recorder: Recorder, value: Any, container: list[Any], index: Any) -
     return True
 
 
-def _as_row(recorder: Recorder, container: list[Any]) -> Row | None:
+def _as_row(recorder: Recorder, container: list[Any]) -> TableRow | None:
     """*container* as a row of the table from which it was taken; None where it is none."""
     row, target = recorder.loops.tables_of_rows.get(id(container), (None, None))
     if row is not container or not any(x is row for x in target) or table_of(recorder, target) is None:
@@ -371,9 +382,9 @@ def _as_row(recorder: Recorder, container: list[Any]) -> Row | None:
     return recorder.loops.tables[id(container)]  # type: ignore[no-any-return]
 
 
-def _check(recorder: Recorder, known: Table | Row | None) -> None:
+def _check(recorder: Recorder, known: Table | TableRow | None) -> None:
     """Have the run made again where a table is used in a body of its own."""
-    table = known.table if isinstance(known, Row) else known
+    table = known.table if isinstance(known, TableRow) else known
     if table is not None and table.recorder is not recorder:
         table.refuse()
 
@@ -390,7 +401,7 @@ def looked_at(recorder: Recorder, obj: Any, changed: bool = False) -> bool:
     table: Table = known if type(known) is Table else known.table
     if changed:
         table.refuse()
-    if type(known) is Row:
+    if type(known) is TableRow:
         table.show(known)
     return True
 
@@ -398,7 +409,7 @@ def looked_at(recorder: Recorder, obj: Any, changed: bool = False) -> bool:
 def row_iterator(recorder: Recorder, obj: Any) -> RowIterator | None:
     """An iterator over the elements of the row *obj* of a table; None of other lists."""
     known = recorder.loops.tables.get(id(obj))
-    return RowIterator(known._replace(shown=[])) if type(known) is Row else None
+    return RowIterator(known._replace(shown=[])) if type(known) is TableRow else None
 
 
 # ---- Python's floats -----------------------------------------------------------------------------------------------
@@ -446,7 +457,7 @@ def held_rows(marked: Any, names: Any, dead: Iterable[str]) -> list[list[Any]]:
         return []
     known = marked.recorder.loops.tables
     lists = list(marked.table_rows)
-    first: Row = known[id(lists[0])]
+    first: TableRow = known[id(lists[0])]
     alone = first.table.stand_in(first.place, None)  # which nothing shows
     marked.table_rows.append(alone)
     lists.append(alone)
@@ -481,7 +492,7 @@ def stand_alone(marked: Any) -> None:
             anew[id(real)] = real, statement
 
 
-def row_after(row: Row, marked: Any, length: Affine | None) -> Any:
+def row_after(row: TableRow, marked: Any, length: Affine | None) -> Any:
     """A function that gives the list that *row*, of the iteration *marked*, is in the last of *length* iterations; None
     where nobody knows which one it is."""
     if row.form is None or (length is None and marked.number in row.form.slopes):

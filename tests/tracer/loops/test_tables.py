@@ -3,6 +3,8 @@ objects are those of plain Python."""
 
 from __future__ import annotations
 
+import linecache
+import random
 from typing import Any
 
 import numpy as np
@@ -507,3 +509,76 @@ def test_a_table_is_an_array(f):
 @pytest.mark.parametrize("f", AS_PYTHON)
 def test_objects_are_those_of_python(f):
     check(f, X, None)
+
+
+# ---- programs that are drawn ---------------------------------------------------------------------------------------
+
+
+def drawn(seed: int) -> Any:
+    """A random function that fills tables in nested loops: along rows and columns, through names, where data says."""
+    rng = random.Random(seed)
+    n, m = rng.choice([6, 9, 18]), rng.choice([3, 5, 8])
+    start = rng.choice(["0.0", "x[i + j]", "x[i] * j", "1.5 if i else x[j]", "0 if j else 1.0"])
+    lines = ["def f(x):", f"    T = [[{start} for j in range({m})] for i in range({n})]"]
+    lines += [f"    U = [[x[i * j % 60] for j in range({m})] for i in range({n})]", "    s = 0.0"]
+    lines += [f"    p, q = {[rng.randrange(n) for _ in range(40)]}, np.array({[rng.randrange(m) for _ in range(40)]})"]
+    lines += ["    first = T[0]"] if rng.random() < 0.2 else []
+    ends = rng.choice([f"1, {n}", f"{n - 1}", f"{n - 2}, -1, -1"])
+    lines += [f"    for i in range({ends}):"]
+    before = "i - 1" if ends.startswith("1,") else "i + 1"
+    rows = ["i", before, "0", "-1", "p[i]", f"i * 2 % {n}", f"i - {n}"]
+    columns = ["j", "j", "j - 1", "0", "-1", "q[j]", f"(j + 1) % {m}"]
+    depth, names = 2, []
+    if rng.random() < 0.4:
+        names = ["now", "old"]
+        lines.append(f"        now, old = T[i], {rng.choice(['T', 'U'])}[{before}]")
+    for _ in range(rng.choice([1, 1, 2])):
+        inner = rng.choice([f"range({m})", f"range(1, {m})", f"range({m} - 1, -1, -1)", "range(i + 1)", "T", "none"])
+        if inner == "T":
+            lines.append(f"        for j, v in enumerate({rng.choice(['T', 'U'])}[{rng.choice(rows)}]):")
+        elif inner == "none":
+            lines.append(f"        j = {rng.randrange(m)}")
+        else:
+            inner = inner if inner != "range(i + 1)" else f"range(min(i + 1, {m}))" if m < n else "range(i + 1)"
+            lines.append(f"        for j in {inner}:")
+        depth = 2 if inner == "none" else 3
+
+        def element(column: str | None = None) -> str:
+            if names and rng.random() < 0.4:
+                return f"{rng.choice(names)}[{column or rng.choice(columns)}]"
+            return f"{rng.choice('TTU')}[{rng.choice(rows)}][{column or rng.choice(columns)}]"
+
+        for _ in range(rng.choice([1, 2])):
+            parts = [f"{rng.choice(['0.5', 'x[i]', 'x[j]'])} * {element()}" for _ in range(rng.choice([1, 2, 3]))]
+            parts += ["v * 0.3"] if inner == "T" else []
+            form = rng.choice(
+                ["np.sin({})", "{} + x[j]", "np.minimum({}, x[i])", "np.exp(-({}) / 2.0) + x[0]", "({}) / x[3]"]
+            )
+            target = (
+                element(rng.choice(columns[:4]))
+                if rng.random() < 0.4
+                else rng.choice(["T[i][j]", "T[i][j]", *[f"{x}[j]" for x in names[:1]]])
+            )
+            lines.append("    " * depth + f"{target} {rng.choice(['=', '=', '+='])} {form.format(' + '.join(parts))}")
+        if rng.random() < 0.3:
+            lines.append("    " * depth + f"s = s * 0.5 + {element()} * x[1]")
+    for text in (
+        "s = s + sum(T[i])",
+        "s = s + max(T[0]) * 0.1",
+        "s = s * 0.9 + T[i][0] / 3.0",
+        "s += np.sum(np.array(T[i]))",
+    ):
+        lines += [f"        {text}"] if rng.random() < 0.2 else []
+    lines += ["    now[0] = now[1] * 2.0"] if names and rng.random() < 0.4 else []
+    lines += ["    first[1] = first[0] * 3.0"] if any("first" in x for x in lines) else []
+    lines.append("    return s + sum(sum(r) * k for k, r in enumerate(T)) + sum(U[1]) + T[-1][0] * x[2]")
+    text, name = "\n".join(lines) + "\n", f"<random tables of lists {seed}>"
+    linecache.cache[name] = len(text), None, text.splitlines(True), name
+    scope: dict[str, Any] = {"np": np}
+    exec(compile(text, name, "exec"), scope)
+    return scope["f"]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_program(seed):
+    check(drawn(seed), np.random.default_rng(seed).uniform(0.2, 0.9, 64), None)

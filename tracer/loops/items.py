@@ -105,6 +105,22 @@ def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) 
     return history.assign(value, index, form, now)
 
 
+def replaced_in_arm(recorder: Recorder, container: Any, index: Any) -> Any:
+    """The element of a list that is an array now, which one arm of two replaces; NotImplemented of other lists."""
+    recorder = recorder.in_force()
+    index = index.array() if type(index) is TracedInt else index
+    if type(container) is not list or id(container) in recorder.loops.tables:
+        return tables.item(recorder, container, index) if type(container) is list else NotImplemented
+    history = _history(recorder, container)
+    if history is not None:
+        return history.item(index) if history.is_whole else NotImplemented
+    if type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1:
+        for loop in recorder.open_loops:
+            if id(container) not in loop.made:
+                loop.scattered[id(container)] = container
+    return NotImplemented
+
+
 def _goes_round(marked: Marked, index: TracedArray) -> bool:
     """Whether *index* is `k % n`: the iterations may be alike with values carried through n of them, which is faster
     than an array of these (a heuristic)."""

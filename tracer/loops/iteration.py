@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -412,25 +412,25 @@ class Iteration:
         """The same where a number of a table, which may be a Python float, is more than computed with."""
         tables = [table for table, _ in self.marked.tables]
         numbers = {x for table in tables if table.plain.any() for x in table.numbers}
+        if self._tells_floats(numbers, found, [write.value for table in tables for write in table.writes]):
+            in_plain_iterations(self.recorder, self.loop, NO_NUMBER)
+
+    def _keeps(self, found: Mapping[str, Any], history: History) -> bool:
+        """Whether a number of *history*, which may be a Python float, is kept, or more is done with one than adding."""
+        added = [] if history.is_whole else [atom_of(x) for numbers in history.values for x in numbers]
+        return self._tells_floats(history.numbers, found, added)
+
+    def _tells_floats(self, numbers: set[Atom], found: Mapping[str, Any], put: Iterable[Atom]) -> bool:
+        """Whether it counts for the iteration, or what it has *put* elsewhere, that *numbers* may be Python floats."""
         if not numbers:
-            return
+            return False
         maybe = maybe_floats(self.recorder.nodes[self.marked.nodes :], numbers)
         dead = set(self.loop.unread) - set(self.loop.carried)
         kept = [found.get(name) for name in self.loop.assigned if name not in dead]
         kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
         kept += [x for _, *values in self.marked.appends.values() for x in values]
         atoms = [x._atom for x in arrays_in(kept) if type(x) is TracedArray]
-        atoms += [write.value for table in tables for write in table.writes]
-        if maybe is None or not maybe.isdisjoint(atoms):
-            in_plain_iterations(self.recorder, self.loop, NO_NUMBER)
-
-    def _keeps(self, found: Mapping[str, Any], history: History) -> bool:
-        """Whether a number of *history*, which may be a Python float, is kept, or more is done with one than adding."""
-        if not history.numbers:
-            return False
-        kept = [found.get(name) for name in self.loop.assigned] + [place.get() for place in self.places.values()]
-        named = any(type(x) is TracedArray and x._atom in history.numbers for x in kept)
-        return named or not all(self._is_only_added(x) for x in history.numbers if isinstance(x, Var))
+        return maybe is None or self.marked.calls_users or not maybe.isdisjoint([*atoms, *put])
 
     def _is_only_added(self, symbol: Var | None) -> bool:
         """Whether the iteration has done nothing with *symbol* but add, subtract and multiply, all of it in float64: so

@@ -273,10 +273,32 @@ def pascal(x):
     return sum(sum(row) for row in T)
 
 
+def assigned_where(x):
+    T = [[x[i + j] for j in range(5)] for i in range(N)]
+    for t in range(1, 20):
+        for j in range(5):
+            if T[t - 1][j] * 2.0 < T[t][j] + x[t]:
+                T[t][j] = T[t - 1][j] * 2.0
+    return sum(sum(row) for row in T)
+
+
+def relaxed(x):
+    """Bellman and Ford's: a list of numbers, some of which are replaced."""
+    edges = [(i, (i * 7 + 3) % 12) for i in range(12)] + [(i, (i + 1) % 12) for i in range(12)]
+    d = [x[0] * 0 + 1e9] * 12
+    d[0] = x[0] * 0
+    for _ in range(11):
+        for k, (a, b) in enumerate(edges):
+            c = d[a] + x[k]
+            if c < d[b]:
+                d[b] = c
+    return sum(d)
+
+
 ROLLED = (
-    forward, forward_of_sums, gauss, gauss_by_names, cholesky, product, edit_distance, warping, soft_warping, sweeps,
+    forward, forward_of_sums, gauss, gauss_by_names, product, edit_distance, warping, soft_warping, sweeps,
     previous_and_current, rows_gone_over, pairs_of_rows, by_data, from_the_end, two_tables, table_of_an_iteration,
-    in_a_function, lengths_of_rows, of_a_while, with_a_table_of_arrays, kept_sums, pascal,
+    in_a_function, lengths_of_rows, of_a_while, with_a_table_of_arrays, kept_sums, pascal, assigned_where, relaxed,
 )  # fmt: skip
 
 
@@ -461,15 +483,6 @@ def read_otherwise(x):
     return s
 
 
-def assigned_where(x):
-    T = [[x[i + j] for j in range(5)] for i in range(N)]
-    for t in range(1, 20):
-        for j in range(5):
-            if T[t - 1][j] * 2.0 < T[t][j] + x[t]:
-                T[t][j] = T[t - 1][j] * 2.0
-    return sum(sum(row) for row in T)
-
-
 def integers(x):
     D = [[0] * 9 for _ in range(12)]
     for i in range(12):
@@ -483,9 +496,9 @@ def integers(x):
 
 
 AS_PYTHON = (
-    one_row_many_times, row_of_two_tables, name_of_a_row, name_carried, row_kept, row_in_a_dict, rows_swapped,
+    cholesky, one_row_many_times, row_of_two_tables, name_of_a_row, name_carried, row_kept, row_in_a_dict, rows_swapped,
     row_replaced, row_grows, last_row_shrinks, told_apart, element_kept, element_copied, divided_by_elements,
-    python_floats_written, unlike_elements, left_early, caught, read_otherwise, assigned_where, integers,
+    python_floats_written, unlike_elements, left_early, caught, read_otherwise, integers,
 )  # fmt: skip
 
 

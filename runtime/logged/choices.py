@@ -10,11 +10,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ...tracer.control.arms import Branch, known_truth, not_, store_in_arm
+from ...tracer.control.arms import Branch, known_truth, merge_values, not_, store_in_arm
 from ...tracer.control.trees import truth
 from ...tracer.convert.arms import ChoiceStatement
 from ...tracer.convert.transparent import PASSED, TAKEN
 from ...tracer.ir.refusals import Refusal
+from ...tracer.loops.items import fill_item, replaced_in_arm
 from ...tracer.ops.elementwise import F
 from ...tracer.record.array import TracedArray
 from ...tracer.record.recorder import Recorder, current_recorder
@@ -82,6 +83,11 @@ def set_in_arm(run: Any, value: Any, obj: Any, index: Any) -> None:
     if run.recorder.arms[-1].has_made(obj):
         obj[index] = value
         return
+    if run.loops and (now := replaced_in_arm(run.recorder, obj, index)) is not NotImplemented:
+        arm = run.recorder.arms[-1]
+        merged = merge_values(run.recorder.within(), value, now, arm.place, lambda: arm.unlike("an item"))
+        if fill_item(run.recorder, merged, obj, index):
+            return
     run.one_object(obj)
     if run.loops:
         run.loops[-1].wrote(obj, index)

@@ -15,6 +15,7 @@ import numpy as np
 from ...tracer.loops.items import item as item_of
 from ...tracer.loops.items import length, row_gone_over
 from ...tracer.loops.iterables import RowOfLists, source_of
+from ...tracer.loops.tables import row_iterator, table_of
 from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray, fresh
@@ -166,6 +167,8 @@ class Containers(OwnClasses):
         """``obj[index]`` for a loop over it, where *obj* is a list of lists and *index* follows from the numbers of
         iterations; else None."""
         if not self.loops or type(index) is not TracedArray or type(obj) not in (list, tuple) or self._is_changed(obj):
+            return None
+        if self.reads.node_of(obj) is None and table_of(self.recorder, obj) is not None:
             return None
         if len(set(map(type, obj))) != 1 or type(obj[0]) not in (list, tuple) or any(map(self._is_changed, obj)):
             return None
@@ -357,6 +360,8 @@ class Containers(OwnClasses):
             if kind in (set, frozenset):
                 self.in_order(obj)
             if node is None:
+                if self.loops and (items := row_iterator(self.recorder, obj)) is not None:
+                    return self.made(items)
                 self.looked_at(obj)
                 return obj
             if (now := self.current(obj)) is not obj:

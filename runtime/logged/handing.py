@@ -267,14 +267,17 @@ class Handing(HandedFunctions):
         around, within = self._callee, self._within_args
         self._callee, self._within_args = _callee(f, args, kwargs, id(f) in self._rewrapped), False
         watched = bool(self.loops or self.recorder.arms)
-        pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
         asked = getattr(f, "__name__", "")
         if asked in _HASHES and hashes_here(args if asked == "hash" else (*args, getattr(f, "__self__", 0))):
             self.reads.here = "it asks for a hash, which is another one in each process"
         try:
-            result = f(
-                *[self.handed(x, callbacks) for x in args], **{k: self.handed(x, callbacks) for k, x in kwargs.items()}
+            given, named = (
+                [self.handed(x, callbacks) for x in args],
+                {k: self.handed(x, callbacks) for k, x in kwargs.items()},
             )
+            pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
+            result = f(*given, **named)
+            del given, named
         except Exception as error:
             if self.loops and any(map(is_python_int, (*args, *kwargs.values()))):
                 self.loops[-1].give_up(f"{asked}() of an integer of a loop: {type(error).__name__}")

@@ -21,6 +21,7 @@ from .positions import Affine
 from .python_ints import counted
 from .records import stored
 from .row_writes import value_of
+from .tables import TableRow, row_after
 from .values import UNSET, Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
 
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
@@ -61,6 +62,9 @@ class After:
         if value is UNSET:
             return lambda _: UNSET
         start = self.of.starts_of.get(name)
+        row = self.of.recorder.loops.tables.get(id(value))
+        if type(row) is TableRow and any(value is x for x in row.table.stand_ins):
+            return self._row_of_table(name, row)
         if start is not None and start.counts is not None:
             return self._counted(start.counts, 0)
         if start is not None and (start.leaves or has_again(start.pattern)):
@@ -73,6 +77,13 @@ class After:
         if start is not None:
             return lambda _: value
         return self._last(name, value)
+
+    def _row_of_table(self, name: Any, row: TableRow) -> Callable[[LoopResults], Any] | Reason:
+        """As ``value``, where that is a list that stands for a row of a table."""
+        if name in self.of.loop.unread:
+            return lambda _: UNSET
+        found = None if self.wanted.stops or name in self.of.before else row_after(row, self.of.marked, self.of.length)
+        return self._part_of_another(name) if found is None else found
 
     def _carried(self, leaf: StartNumber, end: Any) -> Callable[[LoopResults], Any]:
         symbol = leaf.symbol

@@ -106,6 +106,10 @@ def _take_out(parts: Cut) -> None:
         elif id(item) in own and id(item) in parts.outside:
             kept.append(parts.outside[id(item)])
     recorder.disown(gone)
+    spots = recorder.loops.spots
+    for out in [out for node in parts.outside.values() for out in node.outs]:
+        if out in spots and spots[out].x in parts.known:  # which is gone
+            spots[out] = spots[out]._replace(x=parts.known[spots[out].x])
     _leave(marked, kept)
     if recorder.premise is not None and parts.depends(recorder.premise.atom):
         recorder.premise = None

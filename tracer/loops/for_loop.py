@@ -40,7 +40,7 @@ from .row_writes import value_of
 from .values import UNSET
 
 MIN_TRIPS = 16  # iterations of a loop that is marked, however short they are
-MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than their iterations one after another
+MANY_TRIPS = 25  # iterations of the innermost one of loops that are better than their iterations one after another
 LONG = 512  # operations in all of a loop that is marked with fewer iterations
 LOOP_WEIGHT = 100  # operations that a loop in an iteration counts for
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
@@ -203,7 +203,7 @@ class ForLoop(BoundNames):
                 self.iteration.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
             ended, self.begun = self._finished(sys._getframe(1)), None
             if ended:
-                raise StopIteration
+                raise self._over()
         if self.stopped is not None:
             return self._asking()
         if self.taken is not None:
@@ -223,7 +223,7 @@ class ForLoop(BoundNames):
             if self.iterator is not None:
                 next(self.iterator, None)
             self.rebinds = self.pending
-            raise StopIteration
+            raise self._over()
         self.at += 1
         if self._marks(count, k) and not self._is_quiet(sys._getframe(1), count):
             return self._marked(sys._getframe(1), k)
@@ -236,6 +236,12 @@ class ForLoop(BoundNames):
             return self.source.item(k) if redone or self.iterator is None else next(self.iterator)
         advance(self.iterator, 1)  # whose numbers may not have gone on with it
         return self.source.item(k)
+
+    def _over(self) -> StopIteration:
+        """The end of the loop, which holds no more what it has gone over."""
+        self.iterator, self.parts = None, []
+        self.iterable = self.iterable if self.uncertain else None
+        return StopIteration()
 
     def _marks(self, count: int, k: int) -> bool:
         """Whether iteration *k* of *count* is to be marked."""
@@ -369,7 +375,7 @@ class ForLoop(BoundNames):
         self.rebinds = True
         if not self.recorder.guard(goes_on, "bool"):
             self.at, self.taken = k + remain, None
-            raise StopIteration
+            raise self._over()
         self.streak = 0
         self.pending, self.at = False, k
         return self.source.at(wrap(number, self.recorder))

@@ -88,7 +88,7 @@ class History:
     ) -> None:  # fmt: skip
         self.target, self.step, self.pattern, self.kinds, self.stacks = target, step, pattern, kinds, stacks
         self.filling, self.loop = filling, loop
-        self.before = _arrays_in(list(elements))
+        self.before = arrays_in(list(elements))
         self.first = len(elements)
         self.marked: Any = None  # the iteration in which it is carried
         self.symbols: list[Any] = []  # of the stacks in it
@@ -266,7 +266,7 @@ class History:
         """The iteration stands for itself: arrays that were read of the list are those that are in it."""
         self._catch_up()
         if self.rows:
-            freeze(self.marked.recorder, _arrays_in(self.target), self.marked.statement)
+            freeze(self.marked.recorder, arrays_in(self.target), self.marked.statement)
 
     # ---- when a loop node is made ----------------------------------------------------------------------------------
 
@@ -342,10 +342,10 @@ def _containers_in(element: Any) -> list[Any]:
     return []
 
 
-def _arrays_in(value: Any) -> list[Any]:
+def arrays_in(value: Any) -> list[Any]:
     """The arrays in the containers *value*."""
     if isinstance(value, (list, tuple, dict)):
-        return [x for part in (value.values() if isinstance(value, dict) else value) for x in _arrays_in(part)]
+        return [x for part in (value.values() if isinstance(value, dict) else value) for x in arrays_in(part)]
     return [value] if type(value) is TracedArray or isinstance(value, np.ndarray) else []
 
 

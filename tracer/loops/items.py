@@ -16,6 +16,7 @@ from ..record.buffers import WindowStep
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, for_parts, part_taken
 from ..record.recorder import Recorder
+from . import tables
 from .histories import History, position_in
 from .iterables import ListOfLists, RowOfLists, element_of, has_rows, listed
 from .marked import Marked
@@ -33,6 +34,8 @@ def item(recorder: Recorder, container: Any, index: Any) -> Any:
         if type(index) is TracedInt and type(container) in (list, tuple):
             index = index.array()
         if type(container) is list:
+            if (found := tables.item(recorder, container, index)) is not NotImplemented:
+                return found
             index = _from_the_end(recorder, container, index)
             history = _history(recorder, container)
             if history is not None and (found := history.item(index)) is not NotImplemented:
@@ -50,7 +53,7 @@ def _history(recorder: Recorder, container: list[Any]) -> History | None:
 
 def length(recorder: Recorder, container: Any) -> Any:
     """``len(container)``, which counts where an iteration appends to a list."""
-    if type(container) is list and recorder.open_loops:
+    if type(container) is list and recorder.open_loops and id(container) not in recorder.loops.tables:
         marked: Marked = recorder.open_loops[-1]
         form = _length(marked, container)
         if form is not None and form.slopes:
@@ -79,9 +82,11 @@ def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) 
     """Whether ``container[index] = value`` is an assignment of the next element of a list that a loop fills; then it is
     done."""
     recorder = recorder.in_force()
+    index = index.array() if type(index) is TracedInt else index
+    if tables.assigned(recorder, value, container, index):
+        return True
     marked: Marked = recorder.open_loops[-1]
     history = _history(recorder, container)
-    index = index.array() if type(index) is TracedInt else index
     traced = type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1
     if not traced and not (type(index) is int and history is not None and history.is_whole):
         return False
@@ -98,6 +103,22 @@ def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) 
     if history is None or history.filling is None or not -len(container) <= now < len(container):
         return False
     return history.assign(value, index, form, now)
+
+
+def replaced_in_arm(recorder: Recorder, container: Any, index: Any) -> Any:
+    """The element of a list that is an array now, which one arm of two replaces; NotImplemented of other lists."""
+    recorder = recorder.in_force()
+    index = index.array() if type(index) is TracedInt else index
+    if type(container) is not list or id(container) in recorder.loops.tables:
+        return tables.item(recorder, container, index) if type(container) is list else NotImplemented
+    history = _history(recorder, container)
+    if history is not None:
+        return history.item(index) if history.is_whole else NotImplemented
+    if type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1:
+        for loop in recorder.open_loops:
+            if id(container) not in loop.made:
+                loop.scattered[id(container)] = container
+    return NotImplemented
 
 
 def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:

@@ -19,6 +19,7 @@ from .holders import HOLDERS, ROW_ITERATORS
 from .list_rows import part_of_list, row_of_list
 from .marked import Marked
 from .positions import Affine, bounds
+from .tables import RowItems, RowIterator
 from .values import Like, like
 
 _DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
@@ -371,6 +372,8 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | N
         return iterable.counts
     if kind is RowOfLists:
         return iterable
+    if kind is RowIterator:
+        return RowItems(iterable.row, iterable.at)
     if kind is TracedArray:
         return IteratedRows(iterable) if iterable.aval.shape else None
     if kind in HOLDERS:
@@ -437,7 +440,7 @@ def advance(iterator: Any, count: int) -> None:
     if kind in (zip, map, enumerate):
         for part in reduced[1] if kind is zip else reduced[1][1:] if kind is map else reduced[1][:1]:
             advance(part, count)
-    elif kind in _ITERATORS or kind in ROW_ITERATORS:
+    elif kind in _ITERATORS or kind in ROW_ITERATORS or kind is RowIterator:
         at = reduced[2] if len(reduced) > 2 and reduced[2] is not None else 0
         back = kind in (_REVERSED_LIST, reversed)
         iterator.__setstate__(at - count if back else at + count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -25,7 +25,7 @@ from ..record.made_arrays import ALONE, references
 from ..record.recorder import Recorder
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
-from .histories import Filling, History
+from .histories import Filling, History, arrays_in
 from .holders import array_of, tape_of
 from .lessons import Lessons
 from .list_rows import writes_list
@@ -36,6 +36,7 @@ from .places import Element, WrittenPlace, elements_behind
 from .positions import Affine, Reader
 from .python_ints import UNBOUNDED, in_plain_iterations, is_python_int, run_again
 from .row_writes import MAX_BACK
+from .tables import NO_NUMBER, held_rows, maybe_floats, table_of
 from .values import (
     UNSET,
     Changeable,
@@ -66,6 +67,7 @@ class EarlierWrites:
     scattered: dict[int, Any] = field(default_factory=dict)  # lists any element of which may be assigned
     mixed: set[int] = field(default_factory=set)  # ids of lists of Python floats and of ``np.float64``
     is_known: bool = False  # whether there was an iteration
+    tables: dict[int, Any] = field(default_factory=dict)  # lists of lists that are tables
     kept: dict[int, Any] = field(default_factory=dict)  # as of ``Changeable``
     holders: dict[int, Any] = field(default_factory=dict)  # objects that stay what they are, and whose tape goes on
 
@@ -108,6 +110,11 @@ class Iteration:
         self.marked = Marked(self.recorder, self.length, self.frame)
         self.ended = Changeable(self.learned.kept, self.marked.made)
         self.marked.statement = self.loop
+        for loop in self.recorder.open_loops[-2:-1]:
+            for table, _ in loop.tables:
+                table.carry(self.marked)
+        for target in self.learned.tables.values():
+            table_of(self.recorder, target, False)
         for name in sorted(self.lessons.written):
             value = found.get(name)
             array = array_of(value)
@@ -248,14 +255,18 @@ class Iteration:
         marked, found = self.marked, frame.f_locals
         self.check_floats(found)
         marked.close()
+        self.buffers.update({id(table.storage): (table.storage, symbol) for table, symbol in marked.tables})
         self.length = marked.length
         result = self._finish(found, Wanted({}, stops=stops, go_on=go_on))
         if isinstance(result, Reason):
+            self.read_after = []
             marked.stands_alone()
         return result
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         values: dict[Any, list[Any]] = {}
+        if held_rows(self.marked, found, [name for name in self.loop.assigned if name not in self.loop.carried]):
+            return Refusal.LOOP_SEEN(what="a row of a table is kept", site=self.marked.site)
         self.read_after = [found.get(name) for name in self.loop.assigned if name not in self.loop.unread]
         self.read_after += [place.get() for place in self.places.values()]
         reason = self._objection(found, wanted, values)
@@ -343,6 +354,8 @@ class Iteration:
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}
             lists.extend(results)
+            for table in self.marked.own_tables:
+                table.settle()
             for history in self.marked.histories.values():
                 history.note_names(after.made.values())
             if (tape := tape_of(self.recorder)) is not None:
@@ -413,13 +426,31 @@ class Iteration:
                 self.recorder.taught.uncounted.add((id(self.loop), name))
                 run_again(self.recorder, _NO_FLOAT)
 
+        self._check_tables(found)
+
+    def _check_tables(self, found: Mapping[str, Any]) -> None:
+        """The same where a number of a table, which may be a Python float, is more than computed with."""
+        tables = [table for table, _ in self.marked.tables]
+        numbers = {x for table in tables if table.plain.any() for x in table.numbers}
+        if self._tells_floats(numbers, found, [write.value for table in tables for write in table.writes]):
+            in_plain_iterations(self.recorder, self.loop, NO_NUMBER)
+
     def _keeps(self, found: Mapping[str, Any], history: History) -> bool:
         """Whether a number of *history*, which may be a Python float, is kept, or more is done with one than adding."""
-        if not history.numbers:
+        added = [] if history.is_whole else [atom_of(x) for numbers in history.values for x in numbers]
+        return self._tells_floats(history.numbers, found, added)
+
+    def _tells_floats(self, numbers: set[Atom], found: Mapping[str, Any], put: Iterable[Atom]) -> bool:
+        """Whether it counts for the iteration, or what it has *put* elsewhere, that *numbers* may be Python floats."""
+        if not numbers:
             return False
-        kept = [found.get(name) for name in self.loop.assigned] + [place.get() for place in self.places.values()]
-        named = any(type(x) is TracedArray and x._atom in history.numbers for x in kept)
-        return named or not all(self._is_only_added(x) for x in history.numbers if isinstance(x, Var))
+        maybe = maybe_floats(self.recorder.nodes[self.marked.nodes :], numbers)
+        dead = set(self.loop.unread) - set(self.loop.carried)
+        kept = [found.get(name) for name in self.loop.assigned if name not in dead]
+        kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
+        kept += [x for _, *values in self.marked.appends.values() for x in values]
+        atoms = [x._atom for x in arrays_in(kept) if type(x) is TracedArray]
+        return maybe is None or self.marked.calls_users or not maybe.isdisjoint([*atoms, *put])
 
     def _is_only_added(self, symbol: Var | None) -> bool:
         """Whether the iteration has done nothing with *symbol* but add, subtract and multiply, all of it in float64: so
@@ -510,6 +541,7 @@ class Iteration:
             arrays = {n: array_of(v) for n, v in found.items()}
             names = [n for n, v in arrays.items() if type(v) is TracedArray and v._storage is storage]
             self.lessons.written.update(names)
+        self._learn_tables()
         what = self._filled(found)
         if grown:  # a length, or a position from its end, is known now
             what = "a list is read and appended to"
@@ -520,6 +552,16 @@ class Iteration:
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None
+
+    def _learn_tables(self) -> None:
+        """Note lists that are to be tables in the next iteration, and nothing else."""
+        learned, found = self.learned, self.marked.learned_tables
+        learned.tables.update(found)
+        ids = {id(x) for target in found.values() for x in (target, *target)}
+        for known in (learned.filled, learned.scattered, learned.grows, learned.histories):
+            for key in ids & known.keys():
+                del known[key]
+        learned.places = {key: place for key, place in learned.places.items() if id(place.owner) not in ids}
 
     def _filled(self, found: dict[str, Any]) -> str:
         """Note lists that are filled; the reason why one cannot be an array, empty where there is none."""

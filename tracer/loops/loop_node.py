@@ -76,6 +76,7 @@ def _written(body: IterationBody, conditions: Sequence[Atom], before: int) -> li
     )  # fmt: skip
     found = {symbol: search.find(symbol, wanted.ends[symbol]) for symbol in body.carries if symbol.aval.shape}
     notes, of_lists = body.recorder.notes, [x for h in body.marked.histories.values() for x in h.symbols]
+    of_lists += [symbol for _, symbol in body.marked.tables]
     told = [why for symbol, why in found.items() if isinstance(why, Reason) and symbol not in of_lists]
     notes += [reason for reason in told if reason not in notes]
     return [w for w in found.values() if isinstance(w, PlacewiseArray)]

@@ -28,6 +28,7 @@ from .list_rows import ListRow
 from .places import Element, WrittenPlace
 from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
 from .python_ints import in_plain_iterations, int_in_loop, made_int
+from .tables import Table, looked_at, stand_alone
 
 _ALIAS = PRIMITIVES["alias"]
 
@@ -64,6 +65,11 @@ class Marked:
         self.scattered: dict[int, Any] = {}  # lists of which data says what element is assigned
         self.histories: dict[int, History] = {}  # by the id of a list: its elements as rows of an array
         self.rows: dict[int, ListRow] = {}  # by id: rows that stand for arrays of lists
+        self.tables: list[tuple[Table, Var]] = []  # tables, and the symbols of their arrays
+        self.own_tables: list[Table] = []  # that are lists again when it is over
+        self.table_rows: list[list[Any]] = []  # lists that stand for rows of tables
+        self.learned_tables: dict[int, Any] = {}  # lists with which the next iteration is to begin as tables
+        self.alone = False  # whether it stands for itself
         self.reason: Reason | None = None
         self.earlier = 0  # the number of iterations of the loop before it that were marked, too
         self.folded = 0  # how many of them became the loop's first ones
@@ -97,6 +103,9 @@ class Marked:
             (around if alone.slopes else self.recorder.loops.known_forms)[var] = alone
         for history in self.histories.values():
             history.leave()
+        self.alone = True
+        if self.own_tables or self.table_rows:
+            stand_alone(self)
 
     def refuse(self, reason: Reason) -> None:
         self.reason = self.reason or reason
@@ -254,12 +263,14 @@ class Marked:
 
     def changes(self, target: Any) -> None:
         """*target* is about to be changed, or read, otherwise than its history knows."""
+        looked_at(self.recorder, target, True)
         for loop in self.recorder.open_loops:
             if id(target) in loop.histories:
                 loop.histories[id(target)].refuse("a list is changed")
 
     def append(self, target: list[Any], value: Any) -> None:
         """Append *value* to *target*."""
+        looked_at(self.recorder, target, True)
         known = [loop.histories[id(target)] for loop in self.recorder.open_loops if id(target) in loop.histories]
         if any(history.filling is not None for history in known):
             self.changes(target)
@@ -276,6 +287,8 @@ class Marked:
 
     def reads(self, target: Any, index: Any = None) -> None:
         """The list *target* is read: the element at *index*, or all else that it is."""
+        if looked_at(self.recorder, target):
+            return
         for loop in self.recorder.open_loops:
             if id(target) in loop.made:
                 continue
@@ -320,6 +333,8 @@ def forget_left_loops(recorder: Recorder) -> None:
         frame = frame.f_back
     for loop in list(recorder.open_loops):
         if loop.frame not in running:
+            if loop.tables:
+                loop.give_up("a loop over a table of lists has ended by an exception: the run is made again")
             loop.close()
             loop.stands_alone()
             break

@@ -149,6 +149,8 @@ class WhileLoop(BoundNames):
 
     def leave(self) -> None:
         """The loop is left before its end: the iteration stands for itself."""
+        if self.iteration is not None:
+            self.iteration.check_floats(self.iteration.frame.f_locals)
         if self.iteration is not None and self.go_on is not None:
             self.recorder.guard(self.go_on, "bool")
         self._stop()

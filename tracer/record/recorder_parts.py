@@ -44,7 +44,10 @@ class LoopState(Part):
     stand for, these, and the loops.  ``lessons``: of runs of loop statements, for the next ones.  ``plain_rows``: by
     id, plain arrays for which rows have stood, their contents, and the loop statements.  ``parts_taken``: by id, plain
     arrays of which a part was taken at a traced position, and copies of them then.  ``iterations``: the number of
-    those that were marked; what was made before one bears a lower number."""
+    those that were marked; what was made before one bears a lower number.  ``tables``: by id, lists whose elements an
+    array has now (loops/tables.py);
+    ``table_arrays``: lists that were, their elements then, and the arrays; ``tables_of_rows``: lists that were taken
+    of lists, and these."""
 
     spots: dict[Var, Any] = field(default_factory=dict)
     known_forms: dict[Var, Any] = field(default_factory=dict)
@@ -52,6 +55,9 @@ class LoopState(Part):
     made_int: Callable[[Any, Node], None] = lambda recorder, node: None
     int_in_loop: Callable[[Any, Atom], Any] = lambda recorder, atom: None
     marked_values: dict[int, tuple[Any, Any]] = field(default_factory=dict)
+    tables: dict[int, Any] = field(default_factory=dict)
+    table_arrays: dict[int, Any] = field(default_factory=dict)
+    tables_of_rows: dict[int, Any] = field(default_factory=dict)
     made_anew: dict[int, Any] = field(default_factory=dict)
     lessons: dict[Any, Any] = field(default_factory=dict)
     plain_rows: dict[int, tuple[np.ndarray, bytes, Any]] = field(default_factory=dict)

@@ -277,7 +277,7 @@ def table_of(recorder: Recorder, target: Any, learn: bool = True) -> Table | Non
     before, in another way, the next iteration may begin with it."""
     state = recorder.loops
     known = state.tables.get(id(target))
-    if known is not None or not _is_table(target):
+    if known is not None or recorder.live or not _is_table(target):  # in a live run nobody tells of reads of lists
         return known if type(known) is Table else None
     ids = {id(target), *map(id, target)}
     if recorder.arms or recorder.parent is not None or not ids.isdisjoint(state.made_anew) or ids & state.tables.keys():

@@ -288,10 +288,67 @@ def inner_acts(x, state):
     return np.sum(h)
 
 
+def trees(x, state):
+    done = [x]
+    for k in range(24):
+        done.append(np.tanh(done[k // 2] * 0.9 + ROWS[k]))
+    return np.sum(done[-1]) + np.sum(done[5]) + len(done)
+
+
+def tables(x, state):
+    table = [[0.0] * 6 for _ in range(20)]
+    for j in range(6):
+        table[0][j] = x[j % 3]
+    for t in range(1, 20):
+        for j in range(6):
+            table[t][j] = np.sin(table[t - 1][j]) + 0.1 * table[t - 1][(j + 1) % 6]
+    return sum(table[19]) + sum(table[3])
+
+
+def rings(x, state):
+    ring, total = [x[0], x[1], x[2]], 0.0
+    for t in range(24):
+        total = total + ring[t % 3] ** 2
+        ring[t % 3] = np.sin(ring[t % 3])
+    return total + ring[0]
+
+
+def pops(x, state):
+    items, h = [1.0 * k for k in range(30)], x
+    for _ in range(24):
+        h = h * 0.9 + items.pop() * 0.01
+    return np.sum(h) + len(items)
+
+
+def lists_that_grow_in_place(x, state):
+    made, h = [], x
+    alias = made
+    for t in range(20):
+        h = np.sin(h + t)
+        made += [np.sum(h)]
+    return sum(made) + len(alias)
+
+
+def taken_apart(x, state):
+    numbers, h = iter(range(100)), x
+    for _ in range(20):
+        a, *rest = [*zip(range(3), numbers, strict=False)]
+        h = np.sin(h + 0.01 * a[1] + 0.001 * len(rest))
+    return np.sum(h)
+
+
+def views_written(x, state):
+    m = np.zeros((24, 3)) + x
+    for j in range(20):
+        w = m[j + 1]
+        w[-1] *= 0.5
+    return w.sum() * 0.1 + m.sum()
+
+
 ACTING = [
     appends, attributes, late_attribute, prints, dictionaries, plain_arrays, iterators, iterators_of_others, clocks,
     effects_within, caches, texts, keys, integers_of_c, raises, raises_and_goes_on, draws, identities, swaps,
-    names_outside, halves, inner_acts,
+    names_outside, halves, inner_acts, trees, tables, rings, pops, lists_that_grow_in_place, taken_apart, views_written,
 ]  # fmt: skip
 
 

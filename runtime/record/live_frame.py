@@ -196,6 +196,8 @@ class LiveFrame(SpecialMethods):
             delete(index)
 
     def in_(self, a: Any, b: Any, /) -> bool:
+        if type(b) in INERT:
+            self.run.iterable(b)  # which an iterator is used up by
         return a in (b if type(b) in INERT else asked(self.run, b, "__contains__", *ITERATES))
 
     # ---- operators
@@ -280,7 +282,8 @@ class LiveFrame(SpecialMethods):
 
     def loop(self, number: int, iterable: Any, /) -> Any:
         over, statement = self.run.iterable(iterable), self.loops[number]
-        found = begin_restarted(self.run.recorder, over, statement) if statement.restarts else None
+        marks = statement.restarts and not self.run.unseen
+        found = begin_restarted(self.run.recorder, over, statement) if marks else None
         return PythonFor(iter(over)) if found is None else found
 
     def while_loop(self, number: int, /) -> Any:

@@ -14,6 +14,7 @@ import itertools
 import operator
 import types
 from collections import deque
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import cached_property, partial
 from typing import Any
@@ -38,7 +39,7 @@ from ..state.values import is_empty
 from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, is_asking, no_result
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
-from .only_computes import INTO, is_iterator, only_computes
+from .only_computes import INTO, is_iterator, only_computes, writes_into
 from .special_methods import SpecialMethods
 from .written_places import WrittenPlaces
 
@@ -49,6 +50,7 @@ _OURS = "tracegrad."
 _READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for functions in lists and dicts
 _VALUES = INERT - {list, tuple, dict}
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
+_ITERATORS = (zip, enumerate, reversed)
 _CONTAINERS = (list, dict, set, frozenset, tuple, str, bytes, deque)
 #: methods of them, with arguments, that write nothing
 _READS = frozenset((
@@ -115,6 +117,7 @@ class LiveRun:
             return known[1]
         copy = convert(fn.__code__, direct=True)
         if isinstance(copy, NotConverted):
+            self.acts()
             self.has_given = self.unseen = True  # nobody tells of what it writes
             return self._known(fn, shown(fn, self._found))
         made = copy.function_of(fn, LiveFrame(self, fn, copy.loops))
@@ -216,16 +219,28 @@ class LiveRun:
                 return found
         if (found := self._asking(f, known, args, kwargs)) is not None:
             return found
-        return self._outside(f, known, args, kwargs)
+        found = self._outside(f, known, args, kwargs)
+        return partial(self._made_here, found) if self.loops and f in _ITERATORS else found
 
     def _only_computes(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call does nothing outside, or is one of code of the user's, which tells of what it does."""
-        if any(is_iterator(x) for x in args) or not kwargs.keys().isdisjoint(INTO):
+        if any(map(self._is_used_up, (*args, *kwargs.values()))) or not kwargs.keys().isdisjoint(INTO):
             return False
-        return only_computes(f) or (
-            type(f) in (types.FunctionType, types.MethodType, partial)
-            and (self.is_users(f) or self.is_users(getattr(f, "__func__", None)) or type(f) is partial or is_copy(f))
-        )
+        if only_computes(f):
+            return not writes_into(f, args)
+        if type(f) is types.MethodType:
+            f = f.__func__
+        return type(f) is partial or (type(f) is types.FunctionType and (is_copy(f) or self.is_users(f)))
+
+    def _is_used_up(self, x: Any) -> bool:
+        """Whether *x* is an iterator that the innermost marked iteration has not made."""
+        return is_iterator(x) and id(x) not in self.loops[-1].made
+
+    def _made_here(self, made: Callable[[], Any]) -> Any:
+        found = made()
+        if self.loops:
+            self.loops[-1].made_here(found)
+        return found
 
     def _by_class(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same by the class of *f*, where that is code of the user's, or a method of a container; else None."""
@@ -432,7 +447,7 @@ class LiveRun:
 
     def iterable(self, obj: Any) -> Any:
         """*obj*, to be iterated over by code that is not converted."""
-        if self.loops and is_iterator(obj):
+        if self.loops and self._is_used_up(obj):
             self.acts()
         return obj if type(obj) in INERT else asked(self, obj, *ITERATES)
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from ...tracer.record.array import TracedArray
 
-INTO = frozenset(("out", "where", "file"))  # parameters for what a function writes into
+# parameters for what a function writes into
+INTO = frozenset(("out", "where", "file", "copy", "overwrite_a", "overwrite_b", "overwrite_x"))
 _BUILTINS = frozenset((
     "abs", "bool", "complex", "dict", "divmod", "enumerate", "float", "frozenset", "int", "isinstance", "issubclass",
     "len", "list", "max", "min", "pow", "range", "reversed", "round", "set", "slice", "sorted", "str", "sum", "tuple",
@@ -30,6 +31,8 @@ _READ = frozenset((
     "intersection", "difference", "__contains__", "__getitem__", "__len__",
 ))  # fmt: skip
 _CONTAINERS = (list, dict, set, deque)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, type(np.sum))
+_OF_THREE = {"where": 3, "interp": 3, "einsum": 99, "clip": 3, "cross": 3}  # arguments before one for the result
 
 
 def is_iterator(x: Any) -> bool:
@@ -48,10 +51,15 @@ def only_computes(f: Any) -> bool:
     if owner is not None and not isinstance(owner, types.ModuleType):
         if isinstance(owner, _CONTAINERS):
             return name in _READ
-        return isinstance(owner, (TracedArray, np.ndarray, np.generic, str, bytes, tuple, float, int)) and (
-            name not in _WRITE or type(owner) is TracedArray
-        )
-    module = str(getattr(f, "__module__", ""))
+        if isinstance(owner, (TracedArray, str, bytes, tuple, float, int)):
+            return True
+        return isinstance(owner, (np.ndarray, np.generic)) and name not in _WRITE and not name.startswith("__")
     if isinstance(f, type):
         return issubclass(f, np.generic)
-    return module in _NUMPY and name not in _WRITE and not name.startswith("random")
+    return kind in _FUNCTIONS and str(getattr(f, "__module__", "")) in _NUMPY and name not in _WRITE
+
+
+def writes_into(f: Any, args: tuple[Any, ...]) -> bool:
+    """Whether one of the arguments may be an array for the result, as the third of ``np.add(a, b, c)`` is."""
+    first = f.nin if type(f) is np.ufunc else _OF_THREE.get(getattr(f, "__name__", ""), 2)
+    return any(isinstance(x, np.ndarray) for x in args[first:])

@@ -198,6 +198,7 @@ class ForLoop(BoundNames):
 
     def __next__(self) -> Any:
         if self.iteration is not None:
+            self.check()
             if self._has_changed():
                 what = "a list is changed that is iterated over"
                 self.iteration.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
@@ -242,6 +243,9 @@ class ForLoop(BoundNames):
         self.iterator, self.parts = None, []
         self.iterable = self.iterable if self.uncertain else None
         return StopIteration()
+
+    def check(self) -> None:
+        """Look whether the marked iteration has come to its end."""
 
     def _marks(self, count: int, k: int) -> bool:
         """Whether iteration *k* of *count* is to be marked."""

@@ -15,10 +15,9 @@ which it began, and so are those after it."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from ..ir.errors import TracegradError, unrecordable
+from ..ir.errors import unrecordable
 from ..record.recorder import Recorder
 from ..record.retry import Options, Retry
 from .for_loop import ForLoop, can_mark, worth_marking
@@ -32,7 +31,7 @@ _ACTS = "an iteration does more than to compute: it is made as it is"
 def begin_restarted(recorder: Recorder, iterable: Any, loop: Any) -> RestartedLoop | None:
     """The object for a loop over *iterable*, which *loop* describes; None where its iterations are made as they are."""
     recorder = recorder.in_force()
-    if not can_mark(recorder, loop):
+    if not can_mark(recorder, loop) or unrecordable.last() is not None:
         return None
     forget_left_loops(recorder)
     source = source_of(recorder, iterable)
@@ -47,6 +46,7 @@ def acts(recorder: Recorder) -> None:
     if recorder.open_loops:
         for marked in recorder.open_loops:
             recorder.taught.plain_loops[id(marked.statement)] = marked.statement
+            marked.interrupted = True
         raise Retry(Options(_ACTS))
 
 
@@ -55,18 +55,22 @@ class RestartedLoop(ForLoop):
 
     interrupted = Exception, Retry
 
+    def check(self) -> None:
+        """Have the iteration made again if code of the user's has caught what was to end it."""
+        assert self.begun is not None
+        if self.begun.marked.interrupted or unrecordable.last() is not None:
+            raise Retry(Options(_ACTS))
+
     def again(self) -> bool:
         """Whether the exception that is being handled has ended the marked iteration, which is made again."""
-        error, iteration = sys.exc_info()[1], self.begun
+        iteration = self.begun
         if iteration is None:
             return False
         open_loops, taught = self.recorder.open_loops, self.recorder.taught
         around = open_loops[: open_loops.index(iteration.marked)] if iteration.marked in open_loops else open_loops
         if any(id(marked.statement) in taught.plain_loops for marked in around):
             return False  # an iteration around it is made again
-        for known in (error, getattr(error, "error", None), unrecordable.last()):
-            if isinstance(known, TracegradError):
-                unrecordable.discard(known)
+        unrecordable.clear()  # there was none when the loop began
         taught.plain_loops[id(self.loop)] = self.loop
         found = iteration.take_back()
         self.values = tuple([found.get(name, UNSET) for name in self.loop.assigned])

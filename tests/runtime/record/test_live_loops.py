@@ -345,10 +345,65 @@ def views_written(x, state):
     return w.sum() * 0.1 + m.sum()
 
 
+def caught(x, state):
+    """Code of the user's catches whatever ends an iteration."""
+    h = x
+    for t in range(25):
+        h = noted_if_it_can_be(state, h * 0.9, t)
+    return np.sum(h)
+
+
+def noted_if_it_can_be(state, h, t):
+    try:
+        state.seen.append(t)
+    except:  # noqa: E722
+        h = h * 2
+    finally:
+        h = h + 0.01
+    return h
+
+
+def written_by_functions(x, state):
+    h, made = x, np.zeros(3)
+    for t in range(25):
+        h = h * 0.9
+        np.add(made, 0.1 * t, made)
+        np.multiply.at(made, [0], 1.01)
+        made.__setitem__(1, t)
+    state.array = made
+    return np.sum(h * made)
+
+
+def zipped_within(x, state):
+    h = x
+    for _ in range(20):
+        for k, (row, other) in enumerate(zip(ROWS, ROWS[::-1], strict=True)):
+            h = np.tanh(h * 0.9 + row * other + 0.01 * k)
+    return np.sum(h)
+
+
+UNSEEN = eval("lambda state, h: (state.seen.append(1), h * 0.9)[1]", {})
+
+
+def without_source(x, state):
+    h = x
+    for _ in range(25):
+        h = UNSEEN(state, h)
+    return np.sum(h)
+
+
+def in_an_iterator(x, state):
+    h, numbers = x, iter(range(100))
+    for t in range(20):
+        h = np.sin(h + (0.1 if 3 * t in numbers else 0.2))
+    return np.sum(h)
+
+
 ACTING = [
     appends, attributes, late_attribute, prints, dictionaries, plain_arrays, iterators, iterators_of_others, clocks,
     effects_within, caches, texts, keys, integers_of_c, raises, raises_and_goes_on, draws, identities, swaps,
     names_outside, halves, inner_acts, trees, tables, rings, pops, lists_that_grow_in_place, taken_apart, views_written,
+    caught, written_by_functions, zipped_within, without_source, in_an_iterator,
 ]  # fmt: skip
 
 
@@ -415,7 +470,9 @@ def test_gradients_are_right(fn):
             np.testing.assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("fn", [carried, two_deep, zipped, rows_written, counts], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    "fn", [carried, two_deep, zipped, rows_written, counts, zipped_within], ids=lambda fn: fn.__name__
+)
 def test_iterations_that_compute_are_one_node(fn):
     compiled = live(fn)
     compiled.value_and_grad(X, state())

@@ -44,7 +44,7 @@ class Reached:
     @cached_property
     def names_written(self) -> frozenset[str]:
         """The names of what this code writes into: ``z[i] = ...``; and of the functions and arguments that it is of."""
-        return frozenset(name for code in self._code() for name in uses(code).written | written_elsewhere(code))
+        return frozenset().union(*map(_written, self._code()))
 
     @cached_property
     def asks_identity(self) -> bool:
@@ -115,12 +115,19 @@ class Reached:
         for code in parts_of(fn.__code__):
             self._codes[code] = None
             self._names.update(code.co_names)
-            values += [fn.__globals__[name] for name in code.co_names if name in fn.__globals__]
+            # `@pytest_ar` in asserts that pytest has rewritten is no name of the user's, and leads to all of pytest
+            named = [name for name in code.co_names if name in fn.__globals__ and name.isidentifier()]
+            values += [fn.__globals__[name] for name in named]
         self._values += values
         yield from values
         yield from fn.__defaults__ or ()
         yield from (fn.__kwdefaults__ or {}).values()
         yield fn.__dict__.get("__wrapped__")
+
+
+@lru_cache(maxsize=4 * _MOST)  # of what is looked at in a run, and again in the next one, all
+def _written(code: types.CodeType) -> frozenset[str]:
+    return frozenset(uses(code).written | written_elsewhere(code))
 
 
 @lru_cache(maxsize=4096)

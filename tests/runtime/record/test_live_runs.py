@@ -20,7 +20,9 @@ from agreement import numerical_gradient
 
 import tracegrad
 from tracegrad import compile_grad
+from tracegrad.runtime.record.reached import Reached
 from tracegrad.runtime.record.written_places import WrittenPlaces
+from tracegrad.runtime.state.trust import Trust
 from tracegrad.tracer.ir.errors import MutationError, UnsupportedError
 from tracegrad.tracer.record.shown_names import CALLED
 
@@ -689,3 +691,23 @@ def test_containers_that_are_only_read_are_not_gone_through(monkeypatch):
     for _ in range(2):
         assert compiled(X) == pytest.approx(np.sum(X))
     assert not any(place is deep for found in places for place in found.values())
+
+
+def test_what_pytest_makes_of_asserts_leads_nowhere():
+    def f(x):
+        assert x is not None, "pytest writes this anew, with globals of its own"
+        return np.sum(x)
+
+    assert any(not name.isidentifier() for name in f.__code__.co_names)
+    assert {code.co_filename for code in Reached(f, Trust())._code()} == {f.__code__.co_filename}
+
+
+def test_code_that_was_looked_at_for_names_is_not_parsed_in_the_next_run(monkeypatch):
+    def f(x, z):
+        z[0] = x
+        return z
+
+    first = Reached(f, Trust()).names_written
+    assert "z" in first
+    monkeypatch.setattr("tracegrad.runtime.record.reached.uses", None)
+    assert Reached(f, Trust()).names_written == first

@@ -31,7 +31,7 @@ from ..reroll.find import MIN_TRIPS, worth_rolling
 from ..reroll.repeats import FEW_TRIPS
 from .holders import HOLDERS
 from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, live_parts, same_objects, source_of
-from .iteration import EarlierWrites, Iteration
+from .iteration import EarlierWrites, Iteration, keep_identities
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine, bounds
@@ -212,6 +212,7 @@ class ForLoop(BoundNames):
         length = self.source.length
         count = length.constant if length.constant is not None else self._count_now()
         if k >= count:
+            keep_identities(self.recorder, self.loop, self.learned)
             if self.uncertain:
                 self._stands_alone()
             if self.iterator is not None:
@@ -383,8 +384,9 @@ class ForLoop(BoundNames):
         if self.iteration is not None:
             self.iteration.check_floats(self.iteration.frame.f_locals)
             self.iteration.marked.close()
-            self.iteration.marked.stands_alone()
+            self.iteration.stands_alone()
             self.iteration = None
+        keep_identities(self.recorder, self.loop, self.learned)
         if self.uncertain:
             self._stands_alone()
         self.rebinds = False

@@ -30,7 +30,7 @@ from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder, current_recorder
 from .holders import HOLDERS
 from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, live_parts, same_objects, source_of
-from .iteration import FEW_TRIPS, EarlierWrites, Iteration
+from .iteration import FEW_TRIPS, EarlierWrites, Iteration, keep_identities
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine, bounds
@@ -219,6 +219,7 @@ class ForLoop(BoundNames):
         length = self.source.length
         count = length.constant if length.constant is not None else self._count_now()
         if k >= count:
+            keep_identities(self.recorder, self.loop, self.learned)
             if self.uncertain:
                 self._stands_alone()
             if self.iterator is not None:
@@ -280,8 +281,9 @@ class ForLoop(BoundNames):
         self.streak += 1
         self.iteration = self.begun = iteration
         self.rebinds, self.pending = True, False
-        if self.iterator is not None:
+        if self.iterator is not None and not self.redone:
             next(self.iterator)
+        self.redone = False
         return self.source.symbol(iteration.marked, k)
 
     def _has_changed(self) -> bool:
@@ -314,8 +316,7 @@ class ForLoop(BoundNames):
         if isinstance(found, Reason):
             self._may_wait(iteration, found)
             note_refusal(self.recorder, found, self.attempts)
-            if self.attempts >= MOST_ATTEMPTS:
-                iteration.give_up(frame)
+            self._refused(iteration, frame)
             return False
         if iteration.taken is not None:
             self.values, self.stopped, self.taken = found, k, iteration.taken
@@ -337,6 +338,11 @@ class ForLoop(BoundNames):
         if self.iterator is not None:
             advance(self.iterator, self.at - 1 - k if limited else remain.offset - 1)
         return not limited
+
+    def _refused(self, iteration: Iteration, frame: FrameType) -> None:
+        """No loop node was made of the iteration, which stands for itself."""
+        if self.attempts >= MOST_ATTEMPTS:
+            iteration.give_up(frame)
 
     def _may_wait(self, iteration: Iteration, reason: Reason) -> None:
         """Let an iteration in vain count for nothing whose rows were too short."""
@@ -401,8 +407,9 @@ class ForLoop(BoundNames):
         if self.iteration is not None:
             self.iteration.check_floats(self.iteration.frame.f_locals)
             self.iteration.marked.close()
-            self.iteration.marked.stands_alone()
+            self.iteration.stands_alone()
             self.iteration = None
+        keep_identities(self.recorder, self.loop, self.learned)
         if self.uncertain:
             self._stands_alone()
         self.rebinds = False

@@ -52,6 +52,7 @@ from .values import (
 FEW_TRIPS = 4  # no loop node has fewer iterations
 _ITEM_WRITTEN = "an iteration writes into an array of a list: the run is made again, with that loop as it is"
 _NO_FLOAT = "a number that a loop changes is a Python float in some iterations: the run is made again"
+_MADE_ANEW = "a loop that makes its containers anew is no loop node: the run is made again, with that loop as it is"
 _NO_COUNT = "an integer that a loop changes does not go up by a constant: the run is made again"
 
 
@@ -70,6 +71,7 @@ class EarlierWrites:
     tables: dict[int, Any] = field(default_factory=dict)  # lists of lists that are tables
     kept: dict[int, Any] = field(default_factory=dict)  # as of ``Changeable``
     holders: dict[int, Any] = field(default_factory=dict)  # objects that stay what they are, and whose tape goes on
+    made_anew: bool = False  # whether copies stand for containers in an iteration of which no loop node was made
 
 
 class Iteration:
@@ -260,8 +262,15 @@ class Iteration:
         result = self._finish(found, Wanted({}, stops=stops, go_on=go_on))
         if isinstance(result, Reason):
             self.read_after = []
-            marked.stands_alone()
+            self.stands_alone()
+        else:
+            self.learned.made_anew = False
         return result
+
+    def stands_alone(self) -> None:
+        """No loop node is made of the iteration, which is closed."""
+        self.marked.stands_alone()
+        self.learned.made_anew |= any(self.made.get(self.started.numbers[id(x)]) is not x for x in self.started.found)
 
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         values: dict[Any, list[Any]] = {}
@@ -376,6 +385,7 @@ class Iteration:
         values = [found.get(name) for name in names] + [place.get() for place in self.places.values()]
         if any(map(is_python_int, values)):
             in_plain_iterations(self.recorder, self.loop, UNBOUNDED)
+        keep_identities(self.recorder, self.loop, self.learned)
 
     def _end(
         self, name: Any, shown: str, value: Any, ends: dict[Var, Atom], values: dict[Any, list[Any]]
@@ -590,6 +600,12 @@ class Iteration:
                 if seen.setdefault(id(leaf._storage), leaf) is not leaf or id(leaf._storage) in self.buffers:
                     return Refusal.LOOP_SHARED(site=self.marked.site)
         return None
+
+
+def keep_identities(recorder: Recorder, loop: Any, learned: EarlierWrites) -> None:
+    """Have the run made again where *loop* is over, or goes on as it is, with copies of containers that others hold."""
+    if learned.made_anew:
+        in_plain_iterations(recorder, loop, _MADE_ANEW)
 
 
 def _is_integer(value: Any) -> bool:

@@ -71,7 +71,6 @@ class Marked:
         self.learned_tables: dict[int, Any] = {}  # lists with which the next iteration is to begin as tables
         self.alone = False  # whether it stands for itself
         self.reason: Reason | None = None
-        self.interrupted = False  # whether a Retry has ended it, whatever became of that
         self.earlier = 0  # the number of iterations of the loop before it that were marked, too
         self.folded = 0  # how many of them became the loop's first ones
         self.forms: dict[Var, Affine] = {}

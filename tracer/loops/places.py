@@ -4,10 +4,10 @@ place is carried as a name is."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import CellType
+from types import CellType, MemberDescriptorType
 from typing import Any, NamedTuple
 
-from ..ir.own_attributes import dict_of
+from ..ir.own_attributes import dict_of, in_class
 from .values import UNSET
 
 
@@ -75,14 +75,24 @@ class WrittenPlace(NamedTuple):
             return self.owner != CellType()  # it has a value
         if isinstance(self.owner, dict):
             return type(self.key) in (int, str, bool, tuple, type(None)) and self.key in self.owner
-        return isinstance(self.key, str) and self.key in (dict_of(self.owner) or ())
+        if not isinstance(self.key, str):
+            return False
+        return self.get() is not UNSET if self.slot is not None else self.key in (dict_of(self.owner) or ())
+
+    @property
+    def slot(self) -> Any:
+        """The descriptor of an attribute that stands in no ``__dict__``; else None."""
+        found = None if self.is_item or isinstance(self.owner, CellType) else in_class(type(self.owner), self.key)
+        return found if type(found) is MemberDescriptorType else None
 
     def get(self) -> Any:
         try:
             if isinstance(self.owner, CellType):
                 return self.owner.cell_contents
+            if (slot := self.slot) is not None:
+                return slot.__get__(self.owner)
             return self.owner[self.key] if self.is_item else self.owner.__dict__[self.key]
-        except (KeyError, IndexError, ValueError):  # it was deleted
+        except (KeyError, IndexError, ValueError, AttributeError):  # it was deleted
             return UNSET
 
     def set(self, value: Any) -> None:
@@ -90,5 +100,7 @@ class WrittenPlace(NamedTuple):
             self.owner.cell_contents = value
         elif self.is_item:
             self.owner[self.key] = value
+        elif (slot := self.slot) is not None:
+            slot.__set__(self.owner, value)
         else:
             self.owner.__dict__[self.key] = value

@@ -73,8 +73,7 @@ def in_plain_iterations(recorder: Recorder, statement: Any, note: str) -> NoRetu
 def run_again(recorder: Recorder, note: str) -> NoReturn:
     """End the run, which is made again by what has been learned."""
     retry = Retry(Options(note), UnsupportedError.here(note))
-    for marked in recorder.open_loops:
-        marked.interrupted = True
+    recorder.loops.interrupted = True
     recorder.again(retry)
     raise retry
 

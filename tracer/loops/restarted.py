@@ -11,17 +11,20 @@
 
 A marked iteration of such a loop only computes: what is about to do more, or needs a number as Python's own, raises a
 ``Retry`` (``acts``, ``python_ints.run_again``).  Then the iteration is made once more as it is, from the values with
-which it began, and so are those after it."""
+which it began, and so are those after it.  One of which no loop node can be made is taken back, too, and marked once
+more with what was learned."""
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Any
 
 from ..ir.errors import unrecordable
 from ..record.recorder import Recorder
 from ..record.retry import Options, Retry
-from .for_loop import ForLoop, can_mark, worth_marking
+from .for_loop import MOST_ATTEMPTS, ForLoop, can_mark, worth_marking
 from .iterables import source_of
+from .iteration import Iteration
 from .marked import forget_left_loops
 from .values import UNSET
 
@@ -46,7 +49,7 @@ def acts(recorder: Recorder) -> None:
     if recorder.open_loops:
         for marked in recorder.open_loops:
             recorder.taught.plain_loops[id(marked.statement)] = marked.statement
-            marked.interrupted = True
+        recorder.loops.interrupted = True
         raise Retry(Options(_ACTS))
 
 
@@ -54,12 +57,18 @@ class RestartedLoop(ForLoop):
     """A loop of which a loop node may be made, unless its marked iteration has to be made again."""
 
     interrupted = Exception, Retry
+    refused = False  # whether no loop node can be made of the marked iteration
 
     def check(self) -> None:
         """Have the iteration made again if code of the user's has caught what was to end it."""
-        assert self.begun is not None
-        if self.begun.marked.interrupted or unrecordable.last() is not None:
+        if self.recorder.loops.interrupted or unrecordable.last() is not None:
             raise Retry(Options(_ACTS))
+
+    def _refused(self, iteration: Iteration, frame: FrameType) -> None:
+        """Take the iteration back."""
+        self.learned.made_anew = False  # nobody sees the copies
+        self.refused = True
+        raise Retry(Options(_ACTS))
 
     def again(self) -> bool:
         """Whether the exception that is being handled has ended the marked iteration, which is made again."""
@@ -71,10 +80,15 @@ class RestartedLoop(ForLoop):
         if any(id(marked.statement) in taught.plain_loops for marked in around):
             return False  # an iteration around it is made again
         unrecordable.clear()  # there was none when the loop began
-        taught.plain_loops[id(self.loop)] = self.loop
+        self.recorder.loops.interrupted = False
         found = iteration.take_back()
         self.values = tuple([found.get(name, UNSET) for name in self.loop.assigned])
         self.iteration = self.begun = None
         self.at -= 1
-        self.final = self.pending = self.redone = True
+        self.pending = self.redone = True
+        known = all(name in found for name in self.loop.carried)
+        self.refused, refused, self.streak = False, self.refused, 0
+        if not refused or not known or self.attempts >= MOST_ATTEMPTS:
+            self.final = True
+            taught.plain_loops[id(self.loop)] = self.loop
         return True

@@ -26,7 +26,7 @@ from ..record.array import TracedArray
 from ..record.recorder import Recorder
 from .for_loop import MOST_ATTEMPTS, BoundNames, can_mark, note_refusal
 from .holders import array_of
-from .iteration import EarlierWrites, Iteration
+from .iteration import EarlierWrites, Iteration, keep_identities
 from .lessons import lessons_of
 from .marked import Marked, forget_left_loops
 from .positions import COMPARISONS, Affine, answers_alike
@@ -106,7 +106,9 @@ class WhileLoop(BoundNames):
             if self.ended and self.told is not None and len(self.recorder.guards) > asked:
                 self.recorder.guards[-1].said, self.recorder.guards[-1].site = self.told
             self.told = None
-            if not self.ended:
+            if self.ended:
+                keep_identities(self.recorder, self.loop, self.learned)
+            else:
                 self.rebinds = False
             return not self.ended
         if type(condition) is TracedArray and condition.aval.size != 1:
@@ -144,8 +146,9 @@ class WhileLoop(BoundNames):
         """The loop ends before the iteration that is marked."""
         if self.iteration is not None:
             self.iteration.marked.close()
-            self.iteration.marked.stands_alone()
+            self.iteration.stands_alone()
         self.iteration, self.rebinds = None, False
+        keep_identities(self.recorder, self.loop, self.learned)
 
     def leave(self) -> None:
         """The loop is left before its end: the iteration stands for itself."""

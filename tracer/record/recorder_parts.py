@@ -45,7 +45,7 @@ class LoopState(Part):
     id, plain arrays for which rows have stood, their contents, and the loop statements.  ``parts_taken``: by id, plain
     arrays of which a part was taken at a traced position, and copies of them then.  ``iterations``: the number of
     those that were marked; what was made before one bears a lower number.  ``tables``: by id, lists whose elements an
-    array has now (loops/tables.py);
+    array has now (loops/tables.py);  ``interrupted``: whether a Retry has ended one, whatever became of that;
     ``table_arrays``: lists that were, their elements then, and the arrays; ``tables_of_rows``: lists that were taken
     of lists, and these."""
 
@@ -63,6 +63,7 @@ class LoopState(Part):
     plain_rows: dict[int, tuple[np.ndarray, bytes, Any]] = field(default_factory=dict)
     parts_taken: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     iterations: int = 0
+    interrupted: bool = False
 
     def forget_values(self) -> None:
         """Let go of values of the iterations, all of which are over."""

@@ -200,3 +200,48 @@ def test_objects_that_are_made_anew_are_carried(kind):
     for x in (3.0, 50.0, 0.7):
         assert f(np.array([x, 0.8])) == pytest.approx(decays(np.array([x, 0.8])), rel=1e-12)
     assert f.stats.traces == 1 and "until it stops by itself" in f.explain(np.array([3.0, 0.8]), level="all")
+
+
+def nested(x, log, seen):
+    for j in range(20):
+        log.append([log[-1] if log else 0.5])
+        if j > 11:
+            return x[0]
+    return x[1]
+
+
+def together(x, log, seen):
+    log.append([0.5])
+    for _ in range(20):
+        log.append([x[0] * 1.0])
+        seen.append((log[-1], log[-2]))
+    return x[1]
+
+
+def parts(x, log, seen):
+    keep = {"a": [x[0]]}
+    for k in range(20):
+        keep = {"a": keep["a"], "b": [x[1] * k]}
+        seen.append(keep)
+    return x[1]
+
+
+def identities(value, known):
+    """*value*, with the numbers of the lists and dicts that were met before."""
+    if not isinstance(value, list | tuple | dict):
+        return float(value)
+    if isinstance(value, list | dict) and id(value) in known:
+        return f"number {known[id(value)]}"
+    known.setdefault(id(value), len(known))
+    items = value.values() if isinstance(value, dict) else value
+    return [identities(item, known) for item in items]
+
+
+@pytest.mark.parametrize("f", [nested, together, parts])
+def test_containers_of_a_loop_that_is_no_node_are_those_that_others_hold(f):
+    compiled = compile_grad(f)
+    for _ in range(2):
+        state, plain = [([], []) for _ in range(2)]
+        x = np.array([0.5, 1.5])
+        assert compiled(x, *state) == f(x, *plain)
+        assert identities(state, {}) == identities(plain, {})

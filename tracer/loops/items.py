@@ -95,7 +95,7 @@ def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) 
     form, now = (marked.form(index.atom), int(recorder.value(index.atom))) if traced else (None, index)
     if form is not None and form.slopes.keys() == {marked.number} and id(container) not in marked.filled:
         marked.filled[id(container)] = container, form, now
-    elif traced and not _goes_round(marked, index):
+    elif traced:
         marked.scattered[id(container)] = container
     for outer in recorder.open_loops[:-1] if traced else ():
         if id(container) not in outer.made:
@@ -119,17 +119,6 @@ def replaced_in_arm(recorder: Recorder, container: Any, index: Any) -> Any:
             if id(container) not in loop.made:
                 loop.scattered[id(container)] = container
     return NotImplemented
-
-
-def _goes_round(marked: Marked, index: TracedArray) -> bool:
-    """Whether *index* is `k % n`: the iterations may be alike with values carried through n of them, which is faster
-    than an array of these (a heuristic)."""
-    node = marked.node_of(index.atom)
-    while node is not None and node.prim.name in ("cast", "reshape"):
-        node = marked.node_of(node.inputs[0])
-    if node is None or node.prim.name != "remainder":
-        return False
-    return marked.form(node.inputs[0]) is not None and isinstance(node.inputs[1], Lit)
 
 
 def set_item(recorder: Recorder, value: Any, container: Any, index: Any) -> None:

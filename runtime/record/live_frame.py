@@ -196,8 +196,8 @@ class LiveFrame(SpecialMethods):
             delete(index)
 
     def in_(self, a: Any, b: Any, /) -> bool:
-        if type(b) in INERT:
-            self.run.iterable(b)  # which an iterator is used up by
+        if self.run.loops:
+            self.run.iterable(b)  # an iterator is used up
         return a in (b if type(b) in INERT else asked(self.run, b, "__contains__", *ITERATES))
 
     # ---- operators

@@ -103,7 +103,7 @@ def _run(items: Sequence[Any], start: int) -> int:
 def _row_of(items: Sequence[Any], at: int, first: tuple[Atom, int] | None = None, count: int = 0) -> Any:
     """(the stack, the number of the row in it) of an item; None where it is none, or not *count* after *first*."""
     item = items[at]
-    if type(item) is not TracedArray or item._steps:
+    if type(item) is not TracedArray or item._steps or _is_symbol(item):
         return None
     storage = item._storage
     if type(storage) is RowStorage and not storage.version:
@@ -117,6 +117,13 @@ def _row_of(items: Sequence[Any], at: int, first: tuple[Atom, int] | None = None
             return None
         found = row.stack, row.k - near + at
     return found if first is None or (found[0] is first[0] and found[1] == first[1] + count) else None
+
+
+def _is_symbol(item: TracedArray) -> bool:
+    """Whether *item* stands, with a value of its own, for the array of its buffer in an iteration of a loop."""
+    storage = item._storage
+    known = storage.made if type(storage) is RowStorage else storage.atom
+    return item._version == storage.version and item._atom is not known
 
 
 def _is_row(item: Any) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from along_one_way import check
 from small_worlds import as_in_python
+from with_source import code_of
 
+from tracegrad import compile_grad
 from tracegrad.runtime.logged.record import Logged
 
 LOOP = "for j in range(18):\n"
@@ -87,3 +91,17 @@ DEQUES = ("box.last.append(box.last[-1] * 0.5 + s)", "s = s + len(box.last) * 0.
 @pytest.mark.parametrize("text", DEQUES)
 def test_deques_that_are_read_before_they_grow(text):
     as_in_python(in_loop(text))
+
+
+@pytest.mark.parametrize("start", ["x[0] * 0.1 * k", "x * k", "np.tanh(x[k % 3])"])
+def test_lists_of_rows_that_each_iteration_makes_anew(start):
+    text = f"""
+def f(x):
+    rows = [{start} for k in range(20)]
+    for j in range(19):
+        rows = [v * 0.9 + x[1] * 0.1 for v in rows]
+    return sum([np.sum(v * (k + 1)) for k, v in enumerate(rows)])
+"""
+    space = {"np": np}
+    exec(code_of(text, f"rows {start}"), space)
+    check(space["f"], compile_grad(space["f"]), rtol=1e-10, atol=1e-6)

@@ -40,7 +40,7 @@ from .quiet import Quiet, is_plain_source
 from .row_writes import value_of
 from .values import UNSET
 
-MANY_TRIPS = 25  # iterations of the innermost one of loops that are better than their iterations one after another
+MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than their iterations one after another
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
 _LONG_ITERATIONS = "the iterations of a loop are long: the run is made again, with one that stands for all"
 MOST_WAITS = 32  # marked iterations beside these in vain, because a row that a loop within goes over is too short

@@ -40,7 +40,7 @@ from .row_writes import value_of
 from .values import UNSET
 
 MIN_TRIPS = 16  # iterations of a loop that is marked, however short they are
-MANY_TRIPS = 25  # iterations of the innermost one of loops that are better than their iterations one after another
+MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than their iterations one after another
 LONG = 512  # operations in all of a loop that is marked with fewer iterations
 LOOP_WEIGHT = 100  # operations that a loop in an iteration counts for
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers

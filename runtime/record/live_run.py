@@ -81,7 +81,7 @@ class LiveRun:
         self._trust, self.originals = trust, originals
         self.recorder, self.loops = recorder, recorder.open_loops
         self.given: dict[int, Any] = {}  # id of a container of the caller's -> what the function was given for it
-        self.written = WrittenPlaces(partial(acts, recorder))
+        self.written = WrittenPlaces(self.acts)
         self.stands_for: dict[int, Any] = {}
         self.called: Any = None  # the last function that a copy has called, for messages
         self.has_given = False  # copies to code that is not converted, or it runs such code

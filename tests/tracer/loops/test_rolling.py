@@ -463,11 +463,12 @@ def vectors_between_others(w):
     return np.sum(np.concatenate([*out, 2 * w]) ** 2) + np.sum(np.vstack(out)[:, 1])
 
 
-@pytest.mark.parametrize(
-    "fn",
-    [starts_with_a_value, reads_the_last, several_lists, pairs, one_after_another, by_turns, three_by_turns,
-     vectors_between_others],
-)  # fmt: skip
+@pytest.mark.parametrize("fn", [pairs, three_by_turns, vectors_between_others])
+def test_lists_of_lists_or_of_several_values_at_once(fn):
+    agree(fn, V)
+
+
+@pytest.mark.parametrize("fn", [starts_with_a_value, reads_the_last, several_lists, one_after_another, by_turns])
 def test_lists_that_loops_append_to_are_arrays_of_loops(fn):
     """Whatever stands before and behind what the loop appends, in one list or several, and where lines take turns."""
     agree(fn, V)

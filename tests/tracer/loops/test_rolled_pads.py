@@ -1,4 +1,4 @@
-"""Padded rows in rolled loops, whatever is done with them."""
+"""Padded rows in loops, which run turn by turn: ``np.pad`` asks for its widths."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,6 @@ from test_rolling import V, X, agree, checked  # noqa: F401
 pytestmark = pytest.mark.slow
 
 N = 40
-ROLLED = N - 4  # np.pad asks for its widths, so the first turns are those that a loop over symbols has tried
 
 
 def padded(row, t, size=N):
@@ -22,7 +21,7 @@ def test_a_sum_of_padded_rows():
             total = total + padded(h[None], t)
         return np.sum(total * X) + np.sum(total**2)
 
-    agree(fn, V, rolled=[ROLLED])
+    agree(fn, V)
 
 
 def test_backwards_and_the_pad_first():
@@ -33,7 +32,7 @@ def test_backwards_and_the_pad_first():
             total = padded(h[None] * v, t) + total
         return np.sum(total**2)
 
-    agree(fn, V, rolled=[ROLLED])
+    agree(fn, V)
 
 
 def test_two_pads_in_a_turn():
@@ -45,7 +44,7 @@ def test_two_pads_in_a_turn():
             total = total + padded(np.sin(h)[None], t)
         return np.sum(total**2)
 
-    agree(fn, V, rolled=[ROLLED])
+    agree(fn, V)
 
 
 def test_rows_that_overlap():
@@ -68,7 +67,7 @@ def test_a_sum_that_is_read_as_a_whole_agrees():
             seen = seen + np.sum(np.tanh(total))
         return seen + np.sum(total**2)
 
-    agree(fn, V, rolled=[ROLLED])
+    agree(fn, V)
 
 
 def test_pads_that_are_not_added():
@@ -80,7 +79,7 @@ def test_pads_that_are_not_added():
             h = np.sin(h + x[t])
         return np.sum(x**2) + np.sum(h)
 
-    agree(fn, V, rolled=[ROLLED])
+    agree(fn, V)
 
 
 def test_a_pad_that_is_kept_beside_its_sum():
@@ -93,7 +92,7 @@ def test_a_pad_that_is_kept_beside_its_sum():
             total = total + p
         return np.sum(total**2) + np.sum(np.stack(kept) ** 3) + np.sum(kept[-1]) + np.sum(kept[7] * X)
 
-    agree(fn, V, rolled=[ROLLED])
+    agree(fn, V)
 
 
 def test_integers():
@@ -104,4 +103,4 @@ def test_integers():
             count = count + padded((h > 0).astype(int)[None] + t, t)
         return np.sum(h) + float(N) * np.sum(v * count[3]) + np.sum(count)
 
-    agree(fn, V, rolled=[ROLLED])
+    agree(fn, V)

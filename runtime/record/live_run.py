@@ -51,6 +51,7 @@ _READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for 
 _VALUES = INERT - {list, tuple, dict}
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _ITERATORS = (zip, enumerate, reversed)
+_OF_ITEMS = (list, tuple, deque, type({}.values()))
 _CONTAINERS = (list, dict, set, frozenset, tuple, str, bytes, deque)
 #: methods of them, with arguments, that write nothing
 _READS = frozenset((
@@ -449,6 +450,8 @@ class LiveRun:
         """*obj*, to be iterated over by code that is not converted."""
         if self.loops and self._is_used_up(obj):
             self.acts()
+        if self.given and type(obj) in _OF_ITEMS and any(id(x) in self.given for x in obj):
+            return map(self.given_for, obj)
         return obj if type(obj) in INERT else asked(self, obj, *ITERATES)
 
     def attribute_for_c(self, obj: Any, name: str) -> Any:

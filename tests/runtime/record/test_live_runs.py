@@ -711,3 +711,31 @@ def test_code_that_was_looked_at_for_names_is_not_parsed_in_the_next_run(monkeyp
     assert "z" in first
     monkeypatch.setattr("tracegrad.runtime.record.reached.uses", None)
     assert Reached(f, Trust()).names_written == first
+
+
+def test_items_of_containers_outside_are_what_the_arguments_are():
+    """A list among the arguments that other containers hold, too, is one object in the run, whoever goes over them."""
+
+    def made():
+        one, two = [0.5, 1.0], [1.0, 2.0]
+        grid, table = [one, two, one], {"a": one}
+
+        def fn(x, log):
+            time.time()
+            log[-1][0] = 1.5
+            for row in grid:
+                row[0] = one[0] + one[0]
+            for row in table.values():
+                row[1] = row[1] + 1
+            first, _, _ = grid
+            first[1] = first[1] * 2
+            return np.sum(x) * one[0]
+
+        return fn, one, two
+
+    (plain, *theirs), (fn, *ours) = made(), made()
+    compiled = compile_grad(fn)
+    for _ in range(3):
+        assert compiled(np.ones(2), [ours[0]]) == plain(np.ones(2), [theirs[0]])
+        assert ours == theirs
+    assert compiled.stats.live

@@ -53,6 +53,7 @@ class Answers:
 
     first: dict[tuple[str, Site | None], bytes] = field(default_factory=dict)
     varied: set[tuple[str, Site | None]] = field(default_factory=set)
+    iterations: int = 0  # of loops that ran one after another, at which the last program was cut
 
     def learn(self, guards: Sequence[Guard]) -> None:
         for guard in guards:
@@ -77,6 +78,8 @@ class Answers:
             for kind, site in self.first
             if (kind, site) not in self.varied
         ]
+        if self.iterations:
+            lines.append(f"cut at {self.iterations} iterations of loops that ran one after another")
         return "\n".join(sorted(lines)) or "no value decided the control flow: one segment"
 
 
@@ -198,7 +201,9 @@ class _SegmentRun:
     def results(self) -> tuple[Any, ...]:
         pieces, loss = self.pieces, self.pieces.loss
         roots = [r for r in pieces.results if r not in set(pieces.gradients)]
-        cuts = {*self.owner.answers.cuts(pieces.guards), *at_iterations(pieces.nodes)}
+        answers, between = self.owner.answers, at_iterations(pieces.nodes)
+        answers.iterations = len(between)
+        cuts = {*answers.cuts(pieces.guards), *between}
         segments = split(pieces.nodes, roots, sorted(cuts))
         nodes = [n for segment in segments for n in segment.nodes]
         flows: set[Var] = set()

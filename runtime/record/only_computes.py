@@ -25,7 +25,8 @@ _WRITE = frozenset((
     "partition", "resize", "setfield", "setflags", "byteswap", "tofile", "dump", "save", "savez", "savetxt", "seterr",
     "load", "fromfile", "genfromtxt", "loadtxt", "memmap", "setbufsize", "set_printoptions", "shuffle",
 ))  # fmt: skip
-_NUMPY = ("numpy", "numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg")
+_NUMPY = ("numpy", "numpy.linalg", "numpy.fft")
+_SCIPY = ("scipy.special.", "scipy.linalg.", "scipy.fft.")
 _READ = frozenset((
     "get", "index", "count", "copy", "keys", "values", "items", "isdisjoint", "issubset", "issuperset", "union",
     "intersection", "difference", "__contains__", "__getitem__", "__len__",
@@ -56,7 +57,8 @@ def only_computes(f: Any) -> bool:
         return isinstance(owner, (np.ndarray, np.generic)) and name not in _WRITE and not name.startswith("__")
     if isinstance(f, type):
         return issubclass(f, np.generic)
-    return kind in _FUNCTIONS and str(getattr(f, "__module__", "")) in _NUMPY and name not in _WRITE
+    module = str(getattr(f, "__module__", ""))
+    return kind in _FUNCTIONS and (module in _NUMPY or module.startswith(_SCIPY)) and name not in _WRITE
 
 
 def writes_into(f: Any, args: tuple[Any, ...]) -> bool:

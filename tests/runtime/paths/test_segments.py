@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 
 import numpy as np
 import pytest
-from agreement import agree
+from agreement import agree, numerical_gradient
 
 import tracegrad
 from tracegrad import autograd, compile_grad
@@ -324,3 +325,24 @@ def test_asking_for_values_does_not_walk_the_whole_program():
     assert Counting.looked < 6 * len(nodes)
     replaced = Counting(nodes[:10])
     assert demand([nodes[9].out], replaced, {x: np.ones(3)}, producers)[0].shape == (3,)
+
+
+def test_iterations_that_act_share_the_kernels_of_their_pieces():
+    seen = []
+
+    def fn(x):
+        h = x
+        for t in range(120):
+            h = np.tanh(h * 0.9 + 0.01 * t)
+            seen.append(time.time())
+            h = np.sin(h) + 0.1
+        return np.sum(h)
+
+    compiled = compile_grad(fn)
+    for k in range(3):
+        x = np.array([0.4, -0.7, 1.1]) + 0.1 * k
+        value, gradient = compiled.value_and_grad(x)
+        np.testing.assert_allclose(value, fn(x), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(fn, (x,)), rtol=1e-5, atol=1e-9)
+    assert "iterations of loops that ran one after another" in compiled.explain(x, level="all")
+    assert compiled.stats.compiles < 12

@@ -474,7 +474,7 @@ SMALL = {
     "a descriptor that takes the place of an attribute": (
         "class D:\n    def __get__(self, obj, cls): return 2.0\nclass A: rate = D()\na = A()\n"
         "a.__dict__['rate'] = 3.0\ndef f(x): return np.sum(x) * a.rate",
-        ("class A", "D.__set__ = lambda self, obj, value: None\nclass A"), "",
+        ("class A", "D.__set__ = lambda self, obj, value: None\nclass A"), "the class D",
     ),
     "a compiled function": (
         "from tracegrad import compile_grad\nRATE = 2.0\n@compile_grad\ndef g(x): return np.sum(x * x) * RATE\n"

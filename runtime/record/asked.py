@@ -147,8 +147,10 @@ def _forward(name: str) -> Callable[..., Any]:
 
     def ask(self: Asked, *args: Any) -> Any:
         own = self.run.method(self.obj, name)
-        given = [alone(x) for x in args]
-        found = lookup(type(self.obj), name).__get__(self.obj)(*given) if own is None else own(*given)
+        if own is None:
+            raw = lookup(type(self.obj), name)
+            own = raw.__get__(self.obj) if hasattr(type(raw), "__get__") else raw
+        found = own(*[alone(x) for x in args])
         return found if answer is None else answer(self.run, found)
 
     return ask

@@ -739,3 +739,28 @@ def test_items_of_containers_outside_are_what_the_arguments_are():
         assert compiled(np.ones(2), [ours[0]]) == plain(np.ones(2), [theirs[0]])
         assert ours == theirs
     assert compiled.stats.live
+
+
+def test_a_special_method_may_be_an_object_that_is_called():
+    class Constant:
+        def __init__(self, value):
+            self.value = value
+
+        def __call__(self, *args):
+            return self.value
+
+    class Values:
+        __len__ = Constant(2)
+
+        def __iter__(self):
+            return iter([1.5, 0.5])
+
+    values = Values()
+
+    @compile_grad
+    def fn(x):
+        time.time()
+        return np.sum(x) * sorted(values)[0] * len(values)
+
+    assert fn(np.ones(2)) == 2.0
+    assert fn.stats.live

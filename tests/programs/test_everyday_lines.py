@@ -82,7 +82,7 @@ def test_line(name, context):
         expected = numerical_gradient(lambda y: f(argument(y)), (x,))
         np.testing.assert_allclose(parts(gradient), expected, rtol=2e-5, atol=1e-7)
     assert compiled.stats.live == "" and compiled.stats.compiles <= 2
-    if context == "loop":
+    if context == "loop" and name != "remembered":  # whose cache is asked in each turn
         assert "= loop[" in str(compiled.explain(argument(X), level="all"))
 
 

@@ -273,7 +273,7 @@ def in_place(turns):
 
 
 CASES = [
-    rnn, lstm, two_layers, alike_layers, unlike_layers, runge_kutta, initial_state, rows_of_what_requires_gradients,
+    rnn, lstm, two_layers, runge_kutta, initial_state, rows_of_what_requires_gradients,
     inner_descent, inner_optimizer, through_inner_descent, without_gradients, cut_within, in_place,
 ]  # fmt: skip
 
@@ -313,6 +313,12 @@ def test_a_loop_in_a_step_costs_one_kernel_whatever_its_length(case):
     nodes = graph_of(many).nodes
     assert len(nodes) == len(graph_of(few).nodes)
     assert any(node.prim.kind == "loop" for node in nodes)
+
+
+@pytest.mark.parametrize("case", [alike_layers, unlike_layers])
+def test_layers_of_a_model_are_one_after_the_other(case):
+    """Each has weights of its own: to have them in one array costs more than a kernel that is longer."""
+    assert not any(node.prim.kind == "loop" for node in graph_of(compared(case, FEW)).nodes)
 
 
 def test_the_backward_of_a_short_loop_is_a_loop():

@@ -148,6 +148,8 @@ class After:
                 return self._part_of_another(name)
         if name not in self.of.loop.unread and any(map(self._is_part_of_any, leaves)):
             return self._part_of_another(name)
+        if name not in self.of.loop.unread and self.of.recorder.live and any(map(_is_part_of_plain, leaves)):
+            return self._part_of_another(name)  # which may be written then, and the run can't be made again
         made = [
             self._last_leaf(leaf, atom, before)
             if atom is not None and self.parts.depends(atom)
@@ -320,3 +322,8 @@ def final_of(results: LoopResults, symbol: Var) -> Atom:
         re, im = [results.finals[x] for x in lanes(symbol)]  # type: ignore[index]
         return Pair(re, im, symbol.aval.dtype)
     return results.finals[symbol]
+
+
+def _is_part_of_plain(leaf: Any) -> bool:
+    """Whether *leaf* is a view of what stands for a plain array."""
+    return type(leaf) is TracedArray and bool(leaf._steps) and type(leaf._storage.owner) is OfPlain

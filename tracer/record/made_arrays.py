@@ -376,9 +376,10 @@ def for_parts(recorder: Recorder, array: np.ndarray) -> TracedArray:
 
 
 def part_taken(recorder: Recorder, array: np.ndarray, part: TracedArray) -> TracedArray:
-    """*part* of what is in the place of a plain *array*; of a view it is noted what the array is now."""
+    """*part* of what is in the place of a plain *array*; of a view it is noted what the array is now.  An iteration of
+    a live run changes none, and keeps no view (loops/after.py)."""
     known = recorder.outermost().loops.parts_taken
-    if part._steps and id(array) not in known:
+    if part._steps and id(array) not in known and not (recorder.live and recorder.open_loops):
         known[id(array)] = array, np.array(array)
     return part
 

@@ -399,17 +399,44 @@ def in_an_iterator(x, state):
     return np.sum(h)
 
 
+def rows_of_what_is_written_later(x, state):
+    h = x
+    for t in range(25):
+        h = np.tanh(h + state.rows[t])
+    state.rows[0] += 1.0
+    return np.sum(h) + state.rows[0, 1]
+
+
+def row_that_stays(x, state):
+    h, last, before = x, state.rows[0], state.rows[1]
+    for t in range(25):
+        before = last
+        last = state.rows[t]
+        h = np.tanh(h + last + before)
+    state.rows += 1.0
+    return np.sum(h) + np.sum(last) + 2 * np.sum(before)
+
+
 ACTING = [
     appends, attributes, late_attribute, prints, dictionaries, plain_arrays, iterators, iterators_of_others, clocks,
     effects_within, caches, texts, keys, integers_of_c, raises, raises_and_goes_on, draws, identities, swaps,
     names_outside, halves, inner_acts, trees, tables, rings, pops, lists_that_grow_in_place, taken_apart, views_written,
     caught, written_by_functions, zipped_within, without_source, in_an_iterator,
+    rows_of_what_is_written_later, row_that_stays,
 ]  # fmt: skip
 
 
 def state():
     return types.SimpleNamespace(
-        seen=[], count=0, array=np.ones(3), rng=np.random.default_rng(3), text="", n=0, rest=0, failed=False
+        seen=[],
+        count=0,
+        array=np.ones(3),
+        rng=np.random.default_rng(3),
+        text="",
+        n=0,
+        rest=0,
+        failed=False,
+        rows=np.array(ROWS),
     )
 
 

@@ -271,10 +271,8 @@ class Handing(HandedFunctions):
         if asked in _HASHES and hashes_here(args if asked == "hash" else (*args, getattr(f, "__self__", 0))):
             self.reads.here = "it asks for a hash, which is another one in each process"
         try:
-            given, named = (
-                [self.handed(x, callbacks) for x in args],
-                {k: self.handed(x, callbacks) for k, x in kwargs.items()},
-            )
+            given = [self.handed(x, callbacks) for x in args]
+            named = {k: self.handed(x, callbacks) for k, x in kwargs.items()}
             pictures = _pictures((getattr(f, "__self__", None), *args, *kwargs.values())) if watched else ()
             result = f(*given, **named)
             del given, named

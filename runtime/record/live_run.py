@@ -39,7 +39,7 @@ from ..state.values import is_empty
 from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, is_asking, no_result
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
-from .only_computes import INTO, is_iterator, only_computes, writes_into
+from .only_computes import INTO, READS, is_iterator, only_computes, writes_into
 from .special_methods import SpecialMethods
 from .written_places import WrittenPlaces
 
@@ -51,13 +51,8 @@ _READING = ("scipy", "numpy", "tracegrad", "optree")  # libraries that look for 
 _VALUES = INERT - {list, tuple, dict}
 _SUSPENDED = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 _ITERATORS = (zip, enumerate, reversed)
-_OF_ITEMS = (list, tuple, deque, type({}.values()))
+_OF_ITEMS: tuple[type, ...] = (list, tuple, deque, type({}.values()))
 _CONTAINERS = (list, dict, set, frozenset, tuple, str, bytes, deque)
-#: methods of them, with arguments, that write nothing
-_READS = frozenset((
-    "get", "index", "count", "isdisjoint", "issubset", "issuperset", "union", "intersection", "difference",
-    "__contains__", "__getitem__",
-))  # fmt: skip
 # functions in C that call what they are given
 _CALLING = frozenset(map(id, (sorted, min, max, iter, functools.reduce)))
 _CLASSES_THAT_CALL = (map, filter, *[x for x in vars(itertools).values() if isinstance(x, type)])
@@ -269,7 +264,7 @@ class LiveRun:
             self.written.add(owner)
         if type(owner) not in _CONTAINERS:
             return None
-        if (args or kwargs) and f.__name__ not in _READS:
+        if (args or kwargs) and f.__name__ not in READS:
             self.written.container(owner)
         if type(owner) is list and f.__name__ == "sort" and not args:
             return partial(self._sort, owner, kwargs)

@@ -27,7 +27,8 @@ _WRITE = frozenset((
 ))  # fmt: skip
 _NUMPY = ("numpy", "numpy.linalg", "numpy.fft")
 _SCIPY = ("scipy.special.", "scipy.linalg.", "scipy.fft.")
-_READ = frozenset((
+# methods of containers that write nothing
+READS = frozenset((
     "get", "index", "count", "copy", "keys", "values", "items", "isdisjoint", "issubset", "issuperset", "union",
     "intersection", "difference", "__contains__", "__getitem__", "__len__",
 ))  # fmt: skip
@@ -51,7 +52,7 @@ def only_computes(f: Any) -> bool:
     owner = getattr(f, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType):
         if isinstance(owner, _CONTAINERS):
-            return name in _READ
+            return name in READS
         if isinstance(owner, (TracedArray, str, bytes, tuple, float, int)):
             return True
         return isinstance(owner, (np.ndarray, np.generic)) and name not in _WRITE and not name.startswith("__")

@@ -168,8 +168,8 @@ def _record(
         run = UserRun(inputs, answers_of(recorder))
         note_loops(recorder)
         begun.integers.rolled(recorder)
-        own = any(node.prim.kind == CUSTOM for node in recorder.nodes)
-        if call.device is None and not own and in_pieces(recorder.nodes):
+        wanted = call.device is None and in_pieces(recorder.nodes)
+        if wanted and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, begun)
         if not as_recorded:
             recorder.drop_guards()

@@ -51,11 +51,8 @@ MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop nod
 
 def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
     """The object for a loop over *iterable*, which *loop* describes."""
-    source = None
     recorder = recorder.in_force()
-    if can_mark(recorder, loop):
-        forget_left_loops(recorder)
-        source = source_of(recorder, iterable)
+    source = source_to_mark(recorder, iterable, loop)
     if source is None:
         return PlainLoop(recorder, iterable)
     length = source.length.constant
@@ -66,6 +63,14 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
     if id(loop) in recorder.taught.long_loops:
         return ForLoop(recorder, iterable, source, loop)
     return ShortLoop(recorder, iterable, loop, length)
+
+
+def source_to_mark(recorder: Recorder, iterable: Any, loop: Any) -> Iterated | None:
+    """The items of *iterable*, if iterations of *loop* over them can be marked here."""
+    if not can_mark(recorder, loop):
+        return None
+    forget_left_loops(recorder)
+    return source_of(recorder, iterable)
 
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:

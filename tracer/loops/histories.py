@@ -27,6 +27,11 @@ from .row_writes import value_of
 from .values import Changeable, Like, Parts, alike, atom_of, put_together, taken_apart
 
 
+def is_traced_position(index: Any) -> bool:
+    """Whether *index* of a list is one integer of the run."""
+    return type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1
+
+
 def position_in(recorder: Recorder, index: TracedArray, length: Affine, negative: bool = True) -> Atom | None:
     """*index* as a position in a list of *length* elements, in a marked iteration, which asks whether there is one;
     None where there is none.  *negative*: it may be one from the end."""
@@ -203,7 +208,7 @@ class History:
                 return self.target[index]
             if row.slopes and row.offset >= 0 and not self.is_whole:
                 place = cast(value_of(row, {}), INT)
-        elif type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1:
+        elif is_traced_position(index):
             place = self._place(index)
         if place is None:
             return NotImplemented

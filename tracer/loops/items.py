@@ -17,7 +17,7 @@ from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, for_parts, part_taken
 from ..record.recorder import Recorder
 from . import tables
-from .histories import History, position_in
+from .histories import History, is_traced_position, position_in
 from .iterables import ListOfLists, RowOfLists, element_of, has_rows, listed
 from .marked import Marked
 from .positions import Affine, bounds
@@ -87,7 +87,7 @@ def fill_item(recorder: Recorder, value: Any, container: list[Any], index: Any) 
         return True
     marked: Marked = recorder.open_loops[-1]
     history = _history(recorder, container)
-    traced = type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1
+    traced = is_traced_position(index)
     if not traced and not (type(index) is int and history is not None and history.is_whole):
         return False
     if id(container) in recorder.loops.made_anew or id(container) in marked.made:
@@ -109,12 +109,14 @@ def replaced_in_arm(recorder: Recorder, container: Any, index: Any) -> Any:
     """The element of a list that is an array now, which one arm of two replaces; NotImplemented of other lists."""
     recorder = recorder.in_force()
     index = index.array() if type(index) is TracedInt else index
-    if type(container) is not list or id(container) in recorder.loops.tables:
-        return tables.item(recorder, container, index) if type(container) is list else NotImplemented
+    if type(container) is not list:
+        return NotImplemented
+    if id(container) in recorder.loops.tables:
+        return tables.item(recorder, container, index)
     history = _history(recorder, container)
     if history is not None:
         return history.item(index) if history.is_whole else NotImplemented
-    if type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1:
+    if is_traced_position(index):
         for loop in recorder.open_loops:
             if id(container) not in loop.made:
                 loop.scattered[id(container)] = container

@@ -17,15 +17,13 @@ more with what was learned."""
 from __future__ import annotations
 
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from ..ir.errors import unrecordable
 from ..record.recorder import Recorder
 from ..record.retry import Options, Retry
-from .for_loop import MOST_ATTEMPTS, ForLoop, can_mark, worth_marking
-from .iterables import source_of
+from .for_loop import MOST_ATTEMPTS, ForLoop, source_to_mark, worth_marking
 from .iteration import Iteration
-from .marked import forget_left_loops
 from .values import UNSET
 
 _ACTS = "an iteration does more than to compute: it is made as it is"
@@ -34,23 +32,19 @@ _ACTS = "an iteration does more than to compute: it is made as it is"
 def begin_restarted(recorder: Recorder, iterable: Any, loop: Any) -> RestartedLoop | None:
     """The object for a loop over *iterable*, which *loop* describes; None where its iterations are made as they are."""
     recorder = recorder.in_force()
-    if not can_mark(recorder, loop) or unrecordable.last() is not None:
-        return None
-    forget_left_loops(recorder)
-    source = source_of(recorder, iterable)
+    source = source_to_mark(recorder, iterable, loop) if unrecordable.last() is None else None
     if source is None or not worth_marking(source.length, loop):
         return None
     return RestartedLoop(recorder, iterable, source, loop)
 
 
-def acts(recorder: Recorder) -> None:
-    """Something is about to be done outside, or by code of which nobody knows what it does: which no marked iteration
-    may do."""
-    if recorder.open_loops:
-        for marked in recorder.open_loops:
-            recorder.taught.plain_loops[id(marked.statement)] = marked.statement
-        recorder.loops.interrupted = True
-        raise Retry(Options(_ACTS))
+def acts(recorder: Recorder) -> NoReturn:
+    """End the iterations that are marked, because something is about to be done outside, or by code of which nobody
+    knows what it does."""
+    for marked in recorder.open_loops:
+        recorder.taught.plain_loops[id(marked.statement)] = marked.statement
+    recorder.loops.interrupted = True
+    raise Retry(Options(_ACTS))
 
 
 class RestartedLoop(ForLoop):

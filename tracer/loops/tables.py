@@ -23,7 +23,7 @@ from ..record.array import FUNCTIONS, TracedArray, class_of, constant, wrap
 from ..record.buffers import PickStep, Storage
 from ..record.recorder import Recorder
 from ..record.stacked_rows import rows_of
-from .histories import position_in
+from .histories import is_traced_position, position_in
 from .positions import Affine, bounds
 from .python_ints import in_plain_iterations
 from .row_writes import value_of
@@ -390,7 +390,7 @@ def _check(recorder: Recorder, known: Table | TableRow | None) -> None:
 
 
 def _is_position(index: Any) -> bool:
-    return type(index) is int or (type(index) is TracedArray and index.aval.dtype.kind in "iu" and index.aval.size == 1)
+    return type(index) is int or is_traced_position(index)
 
 
 def looked_at(recorder: Recorder, obj: Any, changed: bool = False) -> bool:

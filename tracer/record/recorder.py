@@ -82,7 +82,6 @@ class Recorder(RunSettings, Builder):
     def __init__(self) -> None:
         super().__init__()
         self.items: list[Node | Guard] = []  # operations and guards in the order of the run
-        self.sites: list[Site | None] = []  # the user's line of each item
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
@@ -141,12 +140,10 @@ class Recorder(RunSettings, Builder):
             if prim is HOST_CALL:  # which may raise
                 self.arms[-1].asked()
             inputs = tuple(map(self.arms[-1].masked, inputs))
-        count = len(self.nodes)
         node = self.node(prim, inputs, params)
         if settings(None) is not self.float_settings and self.float_settings is not UNWATCHED and raising():
             self._raise_float_errors(node)
         self.items.append(node)
-        self.sites.append(node.site if len(self.nodes) > count else self.site())
         if self.numbers is not None and len(node.outs) == 1:
             note_number(self.numbers, prim, inputs, params, node.out)
         aval = node.outs[0].aval
@@ -167,7 +164,6 @@ class Recorder(RunSettings, Builder):
     def append(self, node: Node) -> None:
         super().append(node)
         self.items.append(node)
-        self.sites.append(node.site)
 
     def copy(self) -> Recorder:
         """A copy of the recording that can be rewritten independently."""
@@ -180,9 +176,7 @@ class Recorder(RunSettings, Builder):
     def withdraw(self, guards: Collection[Guard]) -> None:
         """Take *guards* back, on which the run does not rest any more."""
         ids = {id(g) for g in guards}
-        gone = [k for k, item in enumerate(self.items) if id(item) in ids]
-        for k in reversed(gone):
-            del self.items[k], self.sites[k]
+        self.items[:] = [item for item in self.items if id(item) not in ids]
         self.guards[:] = [g for g in self.guards if id(g) not in ids]
         self._guarded = {key: g for key, g in self._guarded.items() if id(g) not in ids}
 
@@ -194,18 +188,17 @@ class Recorder(RunSettings, Builder):
         """Remove the nodes and the items from these numbers on."""
         gone = set(self.nodes[nodes:])
         self._seen = {key: node for key, node in self._seen.items() if node not in gone}
-        del self.nodes[nodes:], self.items[items:], self.sites[items:]
+        del self.nodes[nodes:], self.items[items:]
 
     def rewrite(self, nodes: int, items: int, guards: int, instead: Sequence[Node | Guard]) -> None:
         """Put the items *instead*, in their order, in the place of the nodes, the items and the guards from these
         numbers on.  Equal operations find the nodes among them from now on."""
         listed = set(map(id, self.items[items:]))
         apart = [guard for guard in self.guards[guards:] if id(guard) not in listed]
-        del self.nodes[nodes:], self.items[items:], self.sites[items:], self.guards[guards:]
+        del self.nodes[nodes:], self.items[items:], self.guards[guards:]
         known: set[int] = set()
         for item in instead:
             self.items.append(item)
-            self.sites.append(item.site)
             if id(item) in known:
                 continue
             known.add(id(item))
@@ -404,7 +397,6 @@ class Recorder(RunSettings, Builder):
         if self._guarded.setdefault((guard.atom, guard.kind), guard) is guard:
             self.guards.append(guard)
         self.items.append(self._guarded[guard.atom, guard.kind])
-        self.sites.append(guard.site)
 
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom* as a NumPy scalar, with a guard on it."""

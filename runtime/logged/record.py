@@ -344,7 +344,7 @@ class _CallRun:
     def recorded(self, others: Sequence[KnownReads]) -> LoggedRecording:
         """The run is made; what becomes of it.  *others*: as of ``Logged.record``."""
         recorder, run, name = self.recorder, self.run, name_of(self.logged.fn)
-        at_work = Working(f"recording {name}", lambda: len(recorder.items))
+        at_work = Working(f"recording {name}", lambda: len(recorder.nodes))
         with at_work, fewer_collections(), recording(recorder):
             out = self.logged.result(run, self.given, self.integers, self.outside.labels, self._settled)
             recorder.notes += self.logged.choices.notes()

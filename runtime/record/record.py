@@ -154,7 +154,7 @@ def _record(
     recorder.taught = learned.taught
     recorder.code = code = Reached(fn, learned.trust, call.objects)
     unrecordable.clear()
-    at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.items))
+    at_work = Working(f"recording {name_of(fn)}", lambda: len(recorder.nodes))
     with at_work, fewer_collections(), recording(recorder), recorded_calls(), _own_words():
         out = _ran(fn, call, learned, begun, code)
         refused = unrecordable.last()

@@ -151,7 +151,7 @@ def _fit(what: str, shape: Sequence[int], core: Core, sizes: dict[str, int], kno
 def _batched(func: Callable[..., Any], args: Sequence[Any], otypes: Any, signature: str | None) -> Any:
     """``np.vectorize`` within a recording; None where Python asks for the value of an element, and all is as before."""
     recorder = require_recorder("np.vectorize")
-    nodes, items, guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
+    nodes, guards = len(recorder.nodes), len(recorder.guards)
     clean = unrecordable.last() is None
 
     def element(*values: Any) -> Any:
@@ -166,7 +166,7 @@ def _batched(func: Callable[..., Any], args: Sequence[Any], otypes: Any, signatu
         else:
             unrecordable.discard(error)
         recorder.withdraw(recorder.guards[guards:])
-        recorder.forget(nodes, items)
+        recorder.forget(nodes)
         return None
 
 

@@ -7,7 +7,6 @@ where it does not hold everything is put back as it was."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -69,7 +68,7 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
     if parts.keeps_row():  # which is refused when the run is over
         return Refusal.LOOP_SEEN(what="a value of one row of a batch is kept", site=marked.site)
-    before = recorder.items[marked.items :], recorder.premise
+    before = recorder.nodes[marked.nodes :], recorder.guards[marked.guards :], recorder.premise
     asked = parts.guards()
     told, lines = _told(asked, len(conditions)), {guard.site for guard in asked}
     line = lines.pop() if len(lines) == 1 else marked.site
@@ -81,7 +80,7 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
             found, flags = make_loop(parts, conditions)
             done = all(recorder.holds(flag, conditions) for flag in flags)
             if not done:
-                return Refusal.LOOP_ANSWERS(site=_asked_at(parts, before[0]))
+                return Refusal.LOOP_ANSWERS(site=asked[0].site if asked else marked.site)
             found.told = (told, line) if found.asks else None
             for flag in flags:
                 recorder.add_guard(Guard(flag, np.True_, "bool", line, len(recorder.nodes), said=told))
@@ -95,49 +94,21 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
 def _take_out(parts: Cut) -> None:
     """Leave of the iteration what depends on no symbol."""
     recorder, marked = parts.recorder, parts.marked
-    gone: list[Node | Guard] = list(recorder.nodes[marked.nodes :])
-    own, asked = {id(node) for node in gone}, {id(guard) for guard in recorder.guards[marked.guards :]}
-    gone += recorder.guards[marked.guards :]
-    kept: list[Node | Guard] = []
-    for item in recorder.items[marked.items :]:
-        if isinstance(item, Guard):
-            if id(item) in asked and not parts.depends(item.atom):
-                kept.append(item)
-        elif id(item) in own and id(item) in parts.outside:
-            kept.append(parts.outside[id(item)])
-    recorder.disown(gone)
+    nodes, guards = recorder.nodes[marked.nodes :], recorder.guards[marked.guards :]
+    kept = [parts.outside[id(node)] for node in nodes if id(node) in parts.outside]
+    recorder.disown(nodes, guards)
     spots = recorder.loops.spots
     for out in [out for node in parts.outside.values() for out in node.outs]:
         if out in spots and spots[out].x in parts.known:  # which is gone
             spots[out] = spots[out]._replace(x=parts.known[spots[out].x])
-    _leave(marked, kept)
+    recorder.rewrite(marked.nodes, marked.guards, kept, [guard for guard in guards if not parts.depends(guard.atom)])
     if recorder.premise is not None and parts.depends(recorder.premise.atom):
         recorder.premise = None
 
 
-def _leave(marked: Marked, kept: Sequence[Node | Guard]) -> None:
-    """Record *kept* in place of the iteration."""
+def _put_back(marked: Marked, nodes: Sequence[Node], guards: Sequence[Guard], premise: Premise | None) -> None:
+    """Undo what was done since the iteration was taken out, which had these *nodes* and *guards*."""
     recorder = marked.recorder
-    recorder.rewrite(marked.nodes, marked.items, marked.guards, kept)
-    for item in kept:
-        if isinstance(item, Node):
-            recorder.know(item)
-        else:
-            recorder._guarded.setdefault((item.atom, item.kind), item)
-
-
-def _put_back(marked: Marked, items: Sequence[Node | Guard], premise: Premise | None) -> None:
-    """Undo what was done since the iteration was taken out."""
-    recorder = marked.recorder
-    recorder.disown([*recorder.nodes[marked.nodes :], *recorder.guards[marked.guards :]])
-    earlier = {id(node) for node in recorder.nodes[: marked.nodes]}
-    earlier |= {id(guard) for guard in recorder.guards[: marked.guards]}
-    kept = [item for item in items if id(item) not in earlier]
-    _leave(marked, kept)
+    recorder.disown(recorder.nodes[marked.nodes :], recorder.guards[marked.guards :])
+    recorder.rewrite(marked.nodes, marked.guards, nodes, guards)
     recorder.premise = premise
-
-
-def _asked_at(parts: Cut, items: Sequence[Node | Guard]) -> Any:
-    return next(
-        (item.site for item in items if isinstance(item, Guard) and parts.depends(item.atom)), parts.marked.site
-    )

@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any
 
 from ..ir.aval import INT
-from ..ir.graph import Atom, Lit, Node, building
+from ..ir.graph import Atom, Lit, building
 from ..ir.primitive import LOOP
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
@@ -130,15 +130,15 @@ class ShortLoop(PlainLoop):
         self.loop, self.length = loop, length
 
     def __iter__(self) -> Iterator[Any]:
-        iterator, before = super().__iter__(), len(self.recorder.items)
+        iterator, before = super().__iter__(), len(self.recorder.nodes)
         yield from islice(iterator, 1)
         self._measure(before)
         yield from iterator
 
     def _measure(self, before: int) -> None:
-        recorder = self.recorder
-        loops = sum(isinstance(item, Node) and item.prim.kind == LOOP for item in recorder.items[before:])
-        if self.length * (len(recorder.items) - before + LOOP_WEIGHT * loops) >= LONG:
+        recorder, nodes = self.recorder, self.recorder.nodes[before:]
+        loops = sum(node.prim.kind == LOOP for node in nodes)
+        if self.length * (len(nodes) + LOOP_WEIGHT * loops) >= LONG:
             recorder.taught.long_loops[id(self.loop)] = self.loop
             run_again(recorder, _LONG_ITERATIONS)
 

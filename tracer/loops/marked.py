@@ -49,7 +49,7 @@ class Marked:
         self.recorder, self.length, self.frame = recorder, length, frame
         self.serial = recorder.loops.iterations
         self.site = recorder.site()
-        self.nodes, self.items, self.guards = len(recorder.nodes), len(recorder.items), len(recorder.guards)
+        self.nodes, self.guards = len(recorder.nodes), len(recorder.guards)
         self.batches = len(recorder.stand_ins.rows)
         self.carries: list[CarriedSymbol] = []
         self.written: dict[int, Storage] = {}  # buffers from before the iteration

@@ -81,7 +81,6 @@ class Recorder(RunSettings, Builder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.items: list[Node | Guard] = []  # operations and guards in the order of the run
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
@@ -143,7 +142,6 @@ class Recorder(RunSettings, Builder):
         node = self.node(prim, inputs, params)
         if settings(None) is not self.float_settings and self.float_settings is not UNWATCHED and raising():
             self._raise_float_errors(node)
-        self.items.append(node)
         if self.numbers is not None and len(node.outs) == 1:
             note_number(self.numbers, prim, inputs, params, node.out)
         aval = node.outs[0].aval
@@ -161,10 +159,6 @@ class Recorder(RunSettings, Builder):
         values = [as_held(self.backend.download(self.demand(x)), x) for x in node.inputs]
         node.prim.impl(*values, **params_of(node))
 
-    def append(self, node: Node) -> None:
-        super().append(node)
-        self.items.append(node)
-
     def copy(self) -> Recorder:
         """A copy of the recording that can be rewritten independently."""
         other = copied(self)
@@ -176,7 +170,6 @@ class Recorder(RunSettings, Builder):
     def withdraw(self, guards: Collection[Guard]) -> None:
         """Take *guards* back, on which the run does not rest any more."""
         ids = {id(g) for g in guards}
-        self.items[:] = [item for item in self.items if id(item) not in ids]
         self.guards[:] = [g for g in self.guards if id(g) not in ids]
         self._guarded = {key: g for key, g in self._guarded.items() if id(g) not in ids}
 
@@ -184,44 +177,33 @@ class Recorder(RunSettings, Builder):
         """Remove all guards but those that the memory of a loop relies on."""
         self.guards[:] = [guard for guard in self.guards if guard.kind == CAPACITY]
 
-    def forget(self, nodes: int, items: int) -> None:
-        """Remove the nodes and the items from these numbers on."""
+    def forget(self, nodes: int) -> None:
+        """Remove the nodes from this number on."""
         gone = set(self.nodes[nodes:])
         self._seen = {key: node for key, node in self._seen.items() if node not in gone}
-        del self.nodes[nodes:], self.items[items:]
+        del self.nodes[nodes:]
 
-    def rewrite(self, nodes: int, items: int, guards: int, instead: Sequence[Node | Guard]) -> None:
-        """Put the items *instead*, in their order, in the place of the nodes, the items and the guards from these
-        numbers on.  Equal operations find the nodes among them from now on."""
-        listed = set(map(id, self.items[items:]))
-        apart = [guard for guard in self.guards[guards:] if id(guard) not in listed]
-        del self.nodes[nodes:], self.items[items:], self.guards[guards:]
-        known: set[int] = set()
-        for item in instead:
-            self.items.append(item)
-            if id(item) in known:
-                continue
-            known.add(id(item))
-            if isinstance(item, Guard):
-                self.guards.append(item)
-            else:
-                self.nodes.append(item)
-                self.claim(item.outs)
-        self.guards += apart
+    def rewrite(self, nodes: int, guards: int, kept: Sequence[Node], asked: Sequence[Guard]) -> None:
+        """Put the nodes *kept* and the guards *asked* in the place of those from these numbers on.  Equal operations
+        and questions find them from now on."""
+        self.nodes[nodes:], self.guards[guards:] = kept, asked
+        for node in kept:
+            self.claim(node.outs)
+            self.know(node)
+        for guard in asked:
+            self._guarded.setdefault((guard.atom, guard.kind), guard)
         self._producers.renew(nodes)
         for dependents in (self._from_outside, self.stand_ins.of_rows):
             dependents.looked = min(dependents.looked, nodes)
 
-    def disown(self, items: Sequence[Node | Guard]) -> None:
-        """Let later operations and questions equal to these *items*, which stay, be recorded anew."""
-        for item in items:
-            if isinstance(item, Guard):
-                if self._guarded.get((item.atom, item.kind)) is item:
-                    del self._guarded[item.atom, item.kind]
-                continue
-            key = self.key(item)
-            if self._seen.get(key) is item:
+    def disown(self, nodes: Sequence[Node], guards: Sequence[Guard] = ()) -> None:
+        """Let later operations and questions equal to these, which stay, be recorded anew."""
+        for node in nodes:
+            if self._seen.get(key := self.key(node)) is node:
                 del self._seen[key]
+        for guard in guards:
+            if self._guarded.get(question := (guard.atom, guard.kind)) is guard:
+                del self._guarded[question]
 
     def part_behind(self, roots: Sequence[Atom], nodes: int, guards: int) -> list[Node]:
         """The nodes behind *roots* and the guards, of a part that begins after so many *nodes* and *guards*, for a
@@ -396,7 +378,6 @@ class Recorder(RunSettings, Builder):
         """Let the run rest on *guard*, which holds in it."""
         if self._guarded.setdefault((guard.atom, guard.kind), guard) is guard:
             self.guards.append(guard)
-        self.items.append(self._guarded[guard.atom, guard.kind])
 
     def guard(self, atom: Atom, kind: str) -> Any:
         """The value of a 0-d *atom* as a NumPy scalar, with a guard on it."""

@@ -43,7 +43,7 @@ from ..state.c_state import keeps_c_state
 from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
 from ..state.kept_cache import CACHE
 from ..state.libraries import ENVIRONMENT, LOCALE
-from ..state.objects import _OF_DATA, _library_function, _singleton, _unread
+from ..state.objects import OF_DATA, is_library_function, is_singleton, unread
 from ..state.own_items import base_of_items
 from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import LENGTH, MAX_CONTENT, VALUES, Edge, Leaf, StateGraph, StateNode
@@ -223,7 +223,7 @@ class ReadLog:
 
     def unread(self, value: Any) -> set[str]:
         """The attributes of a library's object that its methods read only where they draw numbers."""
-        return _unread(self._walker.attrs, type(value), True, dict_of(value) or {})
+        return unread(self._walker.attrs, type(value), dict_of(value) or {})
 
     def shows(self, value: Any, shown: Any) -> None:
         """The run gets *shown* for *value*, which is found outside."""
@@ -582,7 +582,7 @@ class ReadLog:
     def _instance(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
         if self.library(kind):
             top = kind.__module__.partition(".")[0]
-            known = _library_function(value) or (_singleton(value) and hidden_state(kind) is None)
+            known = is_library_function(value) or (is_singleton(value) and hidden_state(kind) is None)
             if top in ("numpy", "scipy") and callable(value) and known:
                 return Leaf(value, False)
             if top == "tracegrad" and is_named_tuple(kind):  # of functions of ours, over functions of the user's
@@ -641,7 +641,7 @@ class ReadLog:
             if why is None:
                 raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
             raise not_closed(f"`{label}` ({kind.__module__.removesuffix('._generator')}.{kind.__qualname__})", why)
-        as_twin = kind.__module__.startswith(_OF_DATA) and not self._as_they_are
+        as_twin = kind.__module__.startswith(OF_DATA) and not self._as_they_are
         made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
         made.fixed = not as_twin
         self.pin(kind)

@@ -208,10 +208,6 @@ class Dispatcher:
         """The answer by what is known of calls in the state of *variant*, or MISS and why a recording is needed."""
         reason = ""
         if variant is not None:
-            if any(_grows_like_an_argument(path, call, ()) for path in variant.paths):
-                answer = self._with_shared(endpoint, call)
-                if answer is not MISS:
-                    return answer, ""
             answer, reason = self._try_families(endpoint, call, variant, arrays)
             if answer is not MISS:
                 return answer, ""
@@ -219,10 +215,6 @@ class Dispatcher:
 
     def _derived(self, endpoint: Endpoint, call: Call) -> Any:
         """The answer to *call* by a recording that is derived from one of another mode; MISS where there is none."""
-        return MISS
-
-    def _with_shared(self, endpoint: Endpoint, call: Call) -> Any:
-        """The answer to a call, if a container that only grows outside may be among its arguments, too; else MISS."""
         return MISS
 
     def _follow(self, call: Call, options: Options) -> None:
@@ -677,13 +669,9 @@ class FunctionDispatcher(Dispatcher):
         """The reason why no run like *call* has a closed log; None where one has, or none was tried."""
         return None if self.logged is None else self.logged.refused.get(call.key)
 
-    def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> bool:
-        if not self.answered:
-            return False
-        found = keep.agrees(self.fn, endpoint.mode, call, recording, self.answered)
-        if found is False:
+    def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> None:
+        if self.answered and keep.agrees(self.fn, endpoint.mode, call, recording, self.answered) is False:
             keep.warn_of(self.stats.name)
-        return bool(found)
 
     def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
         if self.target not in HOST_TARGETS or self.static or path.program is None or not answers_alone():

@@ -33,6 +33,7 @@ from ...tracer.record.array import TracedArray
 from ...tracer.record.integers import Integers, TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.recorder import Recorder
+from ...tracer.record.reports import names_below
 from ...tracer.record.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
 from ...tracer.record.undecided import Undecided, UndecidedTruth
 from ..state.contents import slots
@@ -57,7 +58,6 @@ _MISSING = object()
 _MAX_DEPTH = 100
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue, KnownType)  # which know what they stand for
 _HASHED = (TracedArray, *_STAND_INS, KnownModule)
-_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, np.ufunc, type(np.sum))  # compared by identity
 _LEFT = (*_HASHED, np.ndarray, types.CodeType)
 _OWN_CONTAINERS = (Elementwise,)
 _CONTAINERS = (tuple, list, deque, dict, set, frozenset)
@@ -224,10 +224,7 @@ class Settled:
         """A function that the run has made, over the caller's globals."""
         if not self.replaces(fn):
             return fn
-        space: Any = fn.__globals__
-        while hasattr(space, "_below"):
-            space = space._below
-        made = remade(fn, space, fn.__closure__)
+        made = remade(fn, names_below(fn.__globals__), fn.__closure__)
         made.__annotations__ = fn.__annotations__
         return made
 

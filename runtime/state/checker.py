@@ -41,7 +41,6 @@ from .values import (
     StateKey,
     all_unchanged,
     array_token,
-    content,
     identity,
     is_leaf,
     keys_unchanged,
@@ -362,7 +361,7 @@ class _Emitter:
             self.arrays.append(node)
             return
         self.light.append(f"if {type_test}{_FAIL}")
-        data = content(array)
+        data = array.tobytes()
         self.add(label, "content", data)
         self.fail_if(f"{name}.tobytes() != {self.constant(data)}")
 

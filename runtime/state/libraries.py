@@ -92,11 +92,6 @@ _DIGITS = LibrarySetting("sys.get_int_max_str_digits()", lambda: getattr(sys, "g
 _SWITCH = LibrarySetting("sys.getswitchinterval()", sys.getswitchinterval)
 
 
-#: settings that code may leave changed by ways that no one names
-AMBIENT = (DECIMAL, ERRORS, PRINT_OPTIONS, LOCALE, FILTERS)
-_ambient = [s.read if s.quick is None else s.quick for s in AMBIENT]
-
-
 # ---- the table
 
 

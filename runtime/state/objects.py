@@ -12,16 +12,16 @@ DRAWING = frozenset(("rvs", "_rvs", "random_state", "_random_state"))
 
 _VECTORIZED = ("vecentropy", "generic_moment")
 
-_OF_DATA = ("scipy.sparse.", "scipy.interpolate.")  # modules with classes of this kind
+OF_DATA = ("scipy.sparse.", "scipy.interpolate.")  # modules with classes of this kind
 
 
-def _library_function(value: Any) -> bool:
+def is_library_function(value: Any) -> bool:
     """Compiled functions of NumPy and SciPy: ufuncs, array-function dispatchers, Cython functions."""
     top = type(value).__module__.partition(".")[0]
     return top in ("numpy", "scipy") and keeps_c_state(type(value))
 
 
-def _singleton(value: Any) -> bool:
+def is_singleton(value: Any) -> bool:
     """An object that a library keeps in one of its modules (``scipy.stats.norm``, ``np.s_``, typing constructs)."""
     top = type(value).__module__
     if top.partition(".")[0] == "typing":
@@ -36,12 +36,12 @@ def _singleton(value: Any) -> bool:
     return False
 
 
-def _unread(attrs: Collection[str], cls: type, trusted: bool, store: dict[str, Any]) -> set[str]:
-    """The attributes of a distribution of scipy.stats that the code does not read: the generator of its samples, and
-    those that a distribution of SciPy's own has set up for itself."""
+def unread(attrs: Collection[str], cls: type, store: dict[str, Any]) -> set[str]:
+    """The attributes of a distribution of scipy.stats, a class of SciPy's own, that the code does not read: the
+    generator of its samples, and those that it has set up for itself."""
     bases = [base.__name__ for base in cls.__mro__ if base.__module__.startswith("scipy.stats.")]
     if not bases or not DRAWING.isdisjoint(attrs):
         return set()
-    set_up = trusted and not {"rv_generic", "multi_rv_generic"}.isdisjoint(bases)
+    set_up = not {"rv_generic", "multi_rv_generic"}.isdisjoint(bases)
     own = {name for name in store if name.startswith("_")} if set_up else set()
     return own | {"_random_state", *(_VECTORIZED if own else ())}

@@ -127,18 +127,6 @@ class Trust:
             self._classes[cls] = known
         return known
 
-    def package(self, obj: types.FunctionType | type | types.ModuleType) -> str:
-        """The installed package (or module of the standard library) that the table does not judge and that a function,
-        class or module is from; "" for the user's own code."""
-        file: Any
-        if isinstance(obj, types.FunctionType):
-            file = obj.__code__.co_filename
-        else:
-            module = obj if isinstance(obj, types.ModuleType) else sys.modules.get(obj.__module__)
-            file = getattr(module, "__dict__", {}).get("__file__")
-        dotted = self.name(file) if isinstance(file, str) else ""
-        return "" if known(dotted) else dotted.partition(".")[0]
-
     def owns(self, obj: types.FunctionType | type) -> bool:
         """Whether a function or class is library code."""
         return self.cls(obj) if isinstance(obj, type) else self.file(obj.__code__.co_filename)

@@ -251,10 +251,6 @@ def keys_unchanged(keys: Collection[Any], expected: tuple[Any, ...]) -> bool:
     )
 
 
-def content(array: np.ndarray) -> bytes:
-    return array.tobytes()
-
-
 def array_token(array: np.ndarray) -> Hashable:
     """The token of an array that is read again in each call: dtype, shape and layout."""
     return (array.dtype, array.shape, "C" if array.flags.c_contiguous else array.strides)

@@ -742,10 +742,7 @@ def wrap(atom: Atom, recorder: Recorder | None = None) -> TracedArray:
     """A fresh traced array (its own buffer) with the value *atom*."""
     recorder = _innermost(recorder)
     if recorder is None:
-        raise TracegradError.here(
-            "a traced array was used after its function had returned; return it from the function, and do not keep "
-            "it in a global or an attribute"
-        )
+        raise TracegradError.here(_AFTER)
     return TracedArray(atom, recorder)
 
 

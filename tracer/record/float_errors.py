@@ -15,7 +15,6 @@ from numpy._core.umath import _extobj_contextvar  # type: ignore[attr-defined]
 from ..ir.interrupts import kept
 
 _QUIET = frozenset(("ignore", "warn"))
-_SETTERS = frozenset(("errstate", "seterr", "seterrcall"))
 
 VARIABLE = _extobj_contextvar  # of the settings in force
 settings = VARIABLE.get  # settings(None): an object for the settings in force, None for the first ones

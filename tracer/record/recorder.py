@@ -38,6 +38,7 @@ from ..ir.interrupts import kept
 from ..ir.primitive import LEAKING, PRIMITIVES, Primitive
 from ..ir.refusals import Reason, Refusal
 from ..ir.site import Site, user_site
+from ..ops.complex import real_atoms
 from ..ops.control import CAPACITY
 from ..ops.host_call import HOST_CALL, unrecorded
 from ..ops.loop_pruning import prune_loops
@@ -252,7 +253,7 @@ class Recorder(RunSettings, Builder):
         """The values of *atoms* in this run; None where they differ from step to step of a loop, or from row to row."""
         if any(self.stand_ins.hide(x, self.nodes) for x in atoms):
             return None
-        if any(known.behind(_real(atoms)) for known in self.stand_ins.tangents):
+        if any(known.behind(real_atoms(atoms)) for known in self.stand_ins.tangents):
             return None
         return [self.value(x) for x in atoms]
 
@@ -581,11 +582,6 @@ class Recorder(RunSettings, Builder):
 
     def _reads_rows(self, used: set[Var]) -> bool:
         return any(not used.isdisjoint(batch) for batch in self.stand_ins.rows)
-
-
-def _real(atoms: Iterable[Atom]) -> list[Atom]:
-    """*atoms* with the lanes of complex ones in their place."""
-    return [x for atom in atoms for x in (lanes(atom) if atom.aval.is_complex else (atom,))]
 
 
 def _read(graph: Graph) -> set[Var]:

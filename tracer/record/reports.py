@@ -39,9 +39,8 @@ class Report:
         call(*args, **kwargs) if self.caller is None else self.caller(call, args, kwargs)
 
 
-def _space(frame: FrameType) -> dict[str, Any]:
-    """The user's own globals of a frame, which may be shown others."""
-    space: Any = frame.f_globals
+def names_below(space: Any) -> dict[str, Any]:
+    """The user's own globals, where code may be shown others, *space*."""
     while hasattr(space, "_below"):
         space = space._below
     return space
@@ -83,7 +82,7 @@ class _Warning:
             frame, above = _outside(sys._getframe(1)), place
             while above > 1 and frame.f_back is not None:
                 frame, above = frame.f_back, above - 1
-            place = frame.f_code.co_filename, frame.f_lineno, _space(frame)
+            place = frame.f_code.co_filename, frame.f_lineno, names_below(frame.f_globals)
         file, line, space = place
         registry = space.setdefault("__warningregistry__", {})
         warnings.warn_explicit(message, self.category, file, line, space.get("__name__") or "<string>", registry)
@@ -102,13 +101,12 @@ def _outside(frame: FrameType) -> FrameType:
 
 def warning(message: str, category: Any, place: FrameType | int) -> Report:
     """The report of a warning at the line of a frame, or at that number of frames above the recorded function."""
-    at = place if isinstance(place, int) else (place.f_code.co_filename, place.f_lineno, _space(place))
-    return _report(_Warning(UserWarning if category is None else category, at), message)
-
-
-def _report(found: _Warning, message: str) -> Report:
-    place = found.place if isinstance(found.place, int) else found.place[:2]
-    return Report(found, "give", (message,), {}, None, ("warn", found.category, place))
+    category = UserWarning if category is None else category
+    if isinstance(place, int):
+        return Report(_Warning(category, place), "give", (message,), {}, None, ("warn", category, place))
+    file, line = place.f_code.co_filename, place.f_lineno
+    found = _Warning(category, (file, line, names_below(place.f_globals)))
+    return Report(found, "give", (message,), {}, None, ("warn", category, (file, line)))
 
 
 def filters() -> Any:

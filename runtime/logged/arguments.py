@@ -54,7 +54,7 @@ class Given:
             return value  # one object for all that have nothing in them
         if id(value) in self.places:
             raise not_closed(f"`{name}`, which is among the arguments twice")
-        node = StateNode("argument", value, name, name)
+        node = StateNode("argument", value, name)
         self._reads.known(node)
         self.places[id(value)] = place
         as_object = is_object(spec)

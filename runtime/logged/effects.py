@@ -170,7 +170,7 @@ def _of_key(key: Any, value: Any, at: tuple[Any, Expression], values: ValueExpre
 
 
 def _sink(owner: Any) -> StateNode:
-    return StateNode("sink", owner, "", "")
+    return StateNode("sink", owner, "")
 
 
 def _write_names(

@@ -7,13 +7,13 @@ the other.  ``KnownReads`` are those of a state without the objects in it; ``joi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..state.checker import Digest
 from ..state.own_items import CONTENTS
-from ..state.state_graph import Leaf, StateGraph, StateNode
+from ..state.snapshot import Checker, Snapshot
+from ..state.state_graph import Leaf, StateNode
 from .reads import NotClosedError, ReadLog, key_of
 
 _SIZED = ("list", "dict", "set")
@@ -37,10 +37,11 @@ class _Found:
 
 
 class KnownReads:
-    """The reads of one state, which *graph* has, without the objects that stand there."""
+    """The reads of one state, that of *snapshot*, without the objects that stand there."""
 
-    def __init__(self, reads: ReadLog, graph: StateGraph, made: Digest, inputs: Sequence[StateNode]) -> None:
-        number = {id(node): k for k, node in enumerate(graph.nodes)}
+    def __init__(self, reads: ReadLog, snapshot: Snapshot) -> None:
+        nodes = snapshot.graph.nodes
+        number = {id(node): k for k, node in enumerate(nodes)}
 
         def numbered(child: Leaf | StateNode) -> Leaf | int:
             return child if isinstance(child, Leaf) else number[id(child)]
@@ -50,20 +51,18 @@ class KnownReads:
                 node.kind, node.label, tuple([(e.how, e.arg, numbered(e.child)) for e in node.edges]),
                 *_lacking(node), node.fixed, _length(node),
             )
-            for node in graph.nodes
+            for node in nodes
         ]  # fmt: skip
-        self.roots = [numbered(root) for root in graph.roots]
-        self.inputs = [number[id(node)] for node in inputs]
+        self.roots = [numbered(root) for root in snapshot.graph.roots]
+        self.inputs = [number[id(node)] for node in snapshot.inputs]
         self.around = reads.around()
-        self._digest = made
-        self._find: Callable[..., tuple[Any, ...] | None] | None = None
+        self._snapshot = snapshot
+        self._find: Checker | None = None
 
     def now(self, objects: Sequence[Any]) -> tuple[Any, ...] | None:
         """The ``objects`` as they are now, for these among the arguments; None where it is another state."""
         if self._find is None:
-            made = self._digest
-            lines = [*made.reading(made.full, "None"), f"return {made.nodes}"]
-            self._find = made.function(f"find({', '.join(made.parameters)})", lines, {})
+            self._find = self._snapshot.checker("find", self._snapshot.full, self._snapshot.nodes)
         return self._find(*objects)
 
 

@@ -12,23 +12,22 @@ from typing import Any
 
 from ...tracer.ir.own_attributes import dict_of
 from ..state.pins import ReadNames
-from ..state.state_graph import Leaf, StateNode
-from ..state.walker import Walker
+from ..state.state_graph import Leaf, StateGraph, StateNode
 
 _BY_PART = ("dict", "list")
 _FIXED = (*_BY_PART, "function", "class", "module", "library", "const", "pinned")
 
 
 def pin_reads(
-    walker: Walker, absent: Mapping[int, Collection[str]], written: Mapping[int, Collection[Any] | None]
+    graph: StateGraph, absent: Mapping[int, Collection[str]], written: Mapping[int, Collection[Any] | None]
 ) -> dict[int, Collection[Any]]:  # fmt: skip
-    """Have the reads of a walk's nodes compared natively where they can be; the loose names of each dict, by its id.
+    """Have the reads of a log's nodes compared natively where they can be; the loose names of each dict, by its id.
 
     :param absent: names that an object lacks, by the id of its node.
     :param written: names, keys or indices that the run writes, by the id of the owner; None: any.
     """
     loose: dict[int, Collection[Any]] = {}
-    stack = [node for node in walker.nodes if node.kind == "pinned" and type(dict_of(node.obj)) is dict]
+    stack = [node for node in graph.nodes if node.kind == "pinned" and type(dict_of(node.obj)) is dict]
     while stack:
         node = stack.pop()
         writes = written.get(id(node.obj), ())
@@ -37,10 +36,10 @@ def pin_reads(
         parts = {edge.arg: edge.child for edge in node.edges if edge.how in ("attr", "key", "item")}
         if node.kind != "list":
             store, wanted = _pin_names(node, parts, writes, absent)
-            walker.stores.append((node.obj if wanted else None, store, wanted))
+            graph.stores.append((node.obj if wanted else None, store, wanted))
             loose[id(store)] = node.loose
         elif len(parts) >= len(node.obj) and not writes and all(map(_is_fixed, parts.values())):
-            walker.lists.append(node.obj)
+            graph.lists.append(node.obj)
         else:
             continue
         node.native = True
@@ -72,11 +71,11 @@ def _known(child: Leaf | StateNode) -> tuple[Any, bool]:
 
 
 def named_entries(
-    walker: Walker, written: Mapping[int, Collection[Any] | None]
+    graph: StateGraph, written: Mapping[int, Collection[Any] | None]
 ) -> Iterator[tuple[dict[str, Any], str, Any, bool]]:  # fmt: skip
     """The names of modules that were read, but for globals of the function's own module, which Python compares as
     quickly: (dict, name, value, whether it is compared by value)."""
-    for node in walker.nodes:
+    for node in graph.nodes:
         for edge in node.edges:
             if edge.how == "attr" and node.kind in ("module", "library"):
                 owner, store, name = node.obj, dict_of(node.obj), edge.arg
@@ -87,7 +86,7 @@ def named_entries(
                 continue
             writes = [written.get(id(of), ()) for of in (owner, store)]
             loose = any(names is None or name in names for names in writes)
-            if type(store) is dict and store is not walker.main and not loose and _is_held(edge.child):
+            if type(store) is dict and store is not graph.main and not loose and _is_held(edge.child):
                 yield store, name, *_known(edge.child)
 
 

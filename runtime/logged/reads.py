@@ -49,7 +49,6 @@ from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import LENGTH, MAX_CONTENT, VALUES, Edge, Leaf, StateGraph, StateNode
 from ..state.trust import Trust, hidden_state, impurity
 from ..state.values import LongList, is_leaf
-from ..state.walker import UnknownError, Walker
 from ..tensor_library import TENSORS, MetTensorsError
 from .files import WRITERS
 from .native_reads import named_entries, pin_reads
@@ -87,7 +86,7 @@ _BUILTIN_BASES = (list, dict, tuple, set, frozenset, str, bytes, int, float, com
 _NEVER_CHANGE = frozenset((ShapeDtypeStruct, optree.PyTreeSpec, HostCode))  # classes of libraries
 # kinds of nodes whose parts have names
 _NAMED = ("instance", "pinned", "module", "library", "argument", "function", "partial")
-_MAX_NODES = 20_000
+_MAX_NODES, _MAX_LEAVES = 20_000, 10_000
 _GETTERS = (operator.itemgetter, operator.attrgetter, operator.methodcaller)  # which never change
 _ANYWHERE = frozenset(("global", "builtin", "cell", "class", "import"))  # places that are found without their owner
 
@@ -193,7 +192,7 @@ class ReadLog:
         :param before: the numbers that earlier runs have read, by label: one that is another now varies."""
         self._varying, self._before = varying, before
         self.numbers: dict[str, Any] = {}  # that were read, by label
-        self._walker = Walker()
+        self._graph = StateGraph()
         self.trust = trust
         self._stand_in, self._contents = stand_in, contents
         self.inputs: list[StateNode] = []
@@ -223,7 +222,7 @@ class ReadLog:
 
     def unread(self, value: Any) -> set[str]:
         """The attributes of a library's object that its methods read only where they draw numbers."""
-        return unread(self._walker.attrs, type(value), dict_of(value) or {})
+        return unread(self._graph.attrs, type(value), dict_of(value) or {})
 
     def shows(self, value: Any, shown: Any) -> None:
         """The run gets *shown* for *value*, which is found outside."""
@@ -242,17 +241,17 @@ class ReadLog:
 
     def node_of(self, obj: Any) -> StateNode | None:
         """The node of an object that the run has found outside; None for what it has made."""
-        found = self._walker.memo.get(id(obj))
+        found = self._graph.memo.get(id(obj))
         return found if found is not None and found.obj is obj else None
 
     @property
     def met(self) -> Container[int]:
         """The ids of the objects that were found, and of those that will be."""
-        return self._walker.memo
+        return self._graph.memo
 
     def known(self, node: StateNode) -> None:
         """*node* is of an argument, whose structure is compared elsewhere."""
-        self._walker.memo[id(node.obj)] = node
+        self._graph.memo[id(node.obj)] = node
 
     def answer(self, owner: StateNode, how: str, key: Any, shown: Any) -> None:
         """The run gets *shown* for a part of an argument."""
@@ -260,19 +259,19 @@ class ReadLog:
 
     def stores(self) -> Counter[int]:
         """The ids of the dicts that have the names of the objects and modules that were found, and of how many."""
-        named = [n.obj for n in self._walker.memo.values() if n.kind in _NAMED]
+        named = [n.obj for n in self._graph.memo.values() if n.kind in _NAMED]
         return Counter(id(store) for store in map(dict_of, named) if store is not None)
 
     def ids(self) -> set[int]:
         """The ids of the objects that were found."""
-        return {id(node.obj) for node in self._walker.nodes}
+        return {id(node.obj) for node in self._graph.nodes}
 
     def begin(self, fn: Any, objects: tuple[Any, ...], labels: tuple[str, ...]) -> None:
         """The function, and the objects among its arguments that are no data."""
         child, _ = self.visit(fn, "self" if type(fn) is types.MethodType else "the function")
-        self._walker.roots.append(child)
+        self._graph.roots.append(child)
         self.root = child if isinstance(child, StateNode) else None
-        self._walker.roots += [self.visit(obj, label)[0] for obj, label in zip(objects, labels, strict=True)]
+        self._graph.roots += [self.visit(obj, label)[0] for obj, label in zip(objects, labels, strict=True)]
 
     def read(self, owner: StateNode, how: str, arg: Any, value: Any, label: str) -> Any:
         """The value that the run gets for *value*, which it has found in a place of *owner*."""
@@ -325,7 +324,7 @@ class ReadLog:
         """A library's object has no attribute of its own of this *name*."""
         store = dict_of(obj)
         if type(store) is dict:
-            self._walker.stores.append((obj, store, frozenset((name,))))
+            self._graph.stores.append((obj, store, frozenset((name,))))
             self.pin(type(obj))
 
     def note_absent(self, node: StateNode, name: str) -> None:
@@ -349,17 +348,17 @@ class ReadLog:
 
     def names(self, name: str) -> None:
         """An attribute of this name is looked up."""
-        self._walker.attrs[name] = None
+        self._graph.attrs[name] = None
 
     def pin(self, cls: type) -> None:
         """Let lookups in *cls* count."""
-        self._walker.pin_class(cls)
+        self._graph.pin(cls)
 
     def asks_registered(self, kind: type, cls: Any) -> None:
         """The run asks whether *kind* is a subclass of *cls*, with which others may be registered."""
         if isinstance(cls, abc.ABCMeta):
             hooked = any("__subclasshook__" in vars(base) for base in cls.__mro__[:-1])
-            self._walker.abstract |= hooked or cls not in kind.__mro__
+            self._graph.abstract |= hooked or cls not in kind.__mro__
 
     def is_this(self, node: StateNode) -> None:
         """An object is compared by its identity: it is a key of a dict outside, or is looked for among the keys."""
@@ -375,11 +374,11 @@ class ReadLog:
 
     def ran(self, code: types.CodeType) -> None:
         """Code of the user's has run."""
-        self._walker.codes[id(code)] = code
+        self._graph.codes[id(code)] = code
 
     def depends(self, setting: Any) -> None:
         """The answer depends on a setting of a library."""
-        self._walker.depends(setting)
+        self._graph.depends(setting)
 
     def shows_locale(self) -> None:
         """A number is written as the locale says."""
@@ -403,7 +402,7 @@ class ReadLog:
             return self._form(value, label)
         if kind in self.arrays:
             return self._array(value, label, label in self._contents)
-        if len(self._walker.nodes) > _MAX_NODES:
+        if len(self._graph.nodes) > _MAX_NODES:
             raise not_closed("more objects outside than are compared in each call")
         found = self._object(value, kind, label)
         return found, self._shown.get(id(value), value)
@@ -417,8 +416,8 @@ class ReadLog:
         return self._input_number(value, label)
 
     def _input_number(self, value: Any, label: str) -> tuple[StateNode, Any]:
-        made = StateNode("number", value, label, label)
-        self._walker.nodes.append(made)
+        made = StateNode("number", value, label)
+        self._graph.nodes.append(made)
         self.varying.add(label)
         self.inputs.append(made)
         return made, self._stand_in(made)
@@ -440,10 +439,10 @@ class ReadLog:
         return type(self.shown_in(owner, how, key)) in NUMBERS
 
     def _leaf(self, value: Any) -> Leaf:
-        try:
-            return self._walker.leaf(value, True)
-        except UnknownError as error:
-            raise NotClosedError(error.reason) from None
+        found = self._graph.leaf(value)
+        if self._graph.leaves > _MAX_LEAVES:
+            raise NotClosedError(Refusal.STATE_LARGE(count=_MAX_LEAVES))
+        return found
 
     def _object(self, value: Any, kind: type, label: str) -> Leaf | StateNode:
         if issubclass(kind, TENSORS.kinds):
@@ -461,7 +460,7 @@ class ReadLog:
             return self._class(value, label)
         if kind in WRITERS:
             self._in_this_process(label)
-            return self._walker.node("sink", value, label, label)
+            return self._graph.node("sink", value, label)
         if kind in _GETTERS and is_leaf(value.__reduce__()[1]):
             return Leaf(value, False)
         if "cython_function" in kind.__name__ and value.__module__ is not None:
@@ -476,7 +475,7 @@ class ReadLog:
             self.shows(value, stand_in(value))
             return Leaf(value, False)
         if owner is not value and type(owner) in (*CONTAINERS, *WRITERS, np.ndarray):
-            made = self._walker.node("adder", value, label, label)
+            made = self._graph.node("adder", value, label)
             shown = self.read(made, "attr", "__self__", owner, f"the owner of {label}")
             if type(owner) is np.ndarray:
                 self.shows(value, getattr(shown, value.__name__))
@@ -485,7 +484,7 @@ class ReadLog:
 
     def _of_parts(self, value: Any, label: str, form: str, how: str, *names: str) -> StateNode:
         """The node of an object that is no more than its parts of these *names*, of which it has some."""
-        made = self._walker.node(form, value, label, label)
+        made = self._graph.node(form, value, label)
         for name in names:
             part = getattr(value, name, None)
             if part is not None:
@@ -496,13 +495,13 @@ class ReadLog:
         if type(value) is not types.ModuleType and not self.trust.cls(type(value)):
             raise not_closed(f"`{label}`, a module of a class of its own")
         kind = "library" if self.trust.module(value) else "module"
-        return self._walker.node(kind, value, label, label, extra=set())
+        return self._graph.node(kind, value, label, extra=set())
 
     def _container(self, value: Any, label: str) -> StateNode:
         if isinstance(value, dict):
             self._check_keys(value, label)
-            return self._walker.node("dict", value, label, label, extra=tuple(value))
-        made = self._walker.node(CONTAINERS[type(value)], value, label, label)
+            return self._graph.node("dict", value, label, extra=tuple(value))
+        made = self._graph.node(CONTAINERS[type(value)], value, label)
         if isinstance(value, set | frozenset):
             for index, item in enumerate(list(value)):
                 child, shown = self.visit(item, f"an element of {label}")  # no number of the run
@@ -530,9 +529,9 @@ class ReadLog:
 
     def _function(self, fn: types.FunctionType, label: str) -> StateNode:
         trusted = self.trust.owns(fn)
-        made = self._walker.node("function", fn, label, label, extra=trusted)
-        if self._walker.main is None and not trusted:
-            self._walker.main = fn.__globals__
+        made = self._graph.node("function", fn, label, extra=trusted)
+        if self._graph.main is None and not trusted:
+            self._graph.main = fn.__globals__
         for cell in fn.__closure__ or ():
             self.cells[id(cell)] = cell
         return made
@@ -544,7 +543,7 @@ class ReadLog:
         if type(cls) not in (*METACLASSES, PROTOCOLS):
             raise not_closed(f"`{label}`, a class with a metaclass of its own")
         self.pin(cls)
-        return self._walker.node("class", cls, label, label)
+        return self._graph.node("class", cls, label)
 
     def _array(self, value: Any, label: str, contents: bool) -> tuple[StateNode, Any]:
         if self.writes_arrays and label in self._varying and not contents:
@@ -552,13 +551,13 @@ class ReadLog:
                 raise not_closed(f"an assignment in `{label}`, an array that shows another one's memory, or is fixed")
             self.shows(value, self.array_sink(value))
             self._in_this_process(label)
-            return self._walker.node("sink", value, label, label), self._shown[id(value)]
+            return self._graph.node("sink", value, label), self._shown[id(value)]
         is_input = is_number(value.dtype) and not contents and not self._as_they_are
         if value.dtype.hasobject or not value.dtype.isnative:
             raise not_closed(f"`{label}`, an array of objects")
         if type(value) is not np.ndarray and not (is_input and as_device(value) is value):
             raise not_closed(f"`{label}`, an array on a device whose contents are needed")
-        made = self._walker.node("array", value, label, label)
+        made = self._graph.node("array", value, label)
         if is_input:
             shown = self._shown[id(value)] = self._stand_in(made)
             self.inputs.append(made)
@@ -572,7 +571,7 @@ class ReadLog:
 
     def _form(self, value: np.ndarray, label: str) -> tuple[StateNode, Any]:
         """A memory map, or an array in another byte order: read anew in each call as a plain one."""
-        made = self._walker.node("form", value, label, label)
+        made = self._graph.node("form", value, label)
         child, shown = self._array(plain_form(value), label, label in self._contents)
         self._add(made, Edge("plain", None, child), _place(made, "plain", None), shown)
         self._shown[id(value)] = shown
@@ -586,7 +585,7 @@ class ReadLog:
             if top in ("numpy", "scipy") and callable(value) and known:
                 return Leaf(value, False)
             if top == "tracegrad" and is_named_tuple(kind):  # of functions of ours, over functions of the user's
-                return self._walker.node("tuple", value, label, label)
+                return self._graph.node("tuple", value, label)
             if top == "typing" or (top == "numba" and is_known(value)):
                 return Leaf(value, False)
             return self._of_library(value, kind, label)
@@ -595,12 +594,12 @@ class ReadLog:
         if hidden_state(kind) is not None or type(kind) not in METACLASSES:
             raise not_closed(f"`{label}`, of the class {kind.__qualname__}")
         if issubclass(kind, enum.Enum):
-            made = self._walker.node("member", value, label, label)
+            made = self._graph.node("member", value, label)
             self.pin(kind)
             return made
         if issubclass(kind, tuple) and hasattr(kind, "_fields") and not dict_of(value):
             self.pin(kind)
-            return self._walker.node("tuple", value, label, label)
+            return self._graph.node("tuple", value, label)
         if issubclass(kind, (list, dict)) and base_of_items(kind, self.trust) is not None:
             self._in_this_process(label)
         elif issubclass(kind, _BUILTIN_BASES):
@@ -608,7 +607,7 @@ class ReadLog:
         if not is_generic(lookup(kind, "__getattribute__")):
             raise not_closed(f"`{label}`, whose class has a `__getattribute__`")
         self.pin(kind)
-        made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
+        made = self._graph.node("instance", value, label, extra=(frozenset(), frozenset(), None))
         self._instances[id(made)] = set(), set()
         return made
 
@@ -618,16 +617,16 @@ class ReadLog:
             return Leaf(value, False)
         self._in_this_process(label)
         if (source := python_of(value)) is not None:
-            made = self._walker.node("jitted", value, label, label)
+            made = self._graph.node("jitted", value, label)
             self.read(made, "const", "__wrapped__", source, label)
             return made
         if kind in (logging.Logger, logging.RootLogger):
-            return self._walker.node("logger", value, label, label)
+            return self._graph.node("logger", value, label)
         if kind is type(os.environ):
             self.depends(ENVIRONMENT)
-            return self._walker.node("known", value, label, label)
+            return self._graph.node("known", value, label)
         if kind is ContextVar:
-            return self._walker.node("known", value, label, label)
+            return self._graph.node("known", value, label)
         if is_data(kind):
             return self._data(value, label)
         store, top = dict_of(value), kind.__module__.partition(".")[0]
@@ -642,7 +641,7 @@ class ReadLog:
                 raise not_closed(f"`{label}`, an object of a library's class {kind.__qualname__}")
             raise not_closed(f"`{label}` ({kind.__module__.removesuffix('._generator')}.{kind.__qualname__})", why)
         as_twin = kind.__module__.startswith(OF_DATA) and not self._as_they_are
-        made = self._walker.node("instance", value, label, label, extra=(frozenset(), frozenset(), None))
+        made = self._graph.node("instance", value, label, extra=(frozenset(), frozenset(), None))
         made.fixed = not as_twin
         self.pin(kind)
         self._instances[id(made)] = set(), set()
@@ -662,7 +661,7 @@ class ReadLog:
             raise not_closed(f"`{label}`, data that can't be compared") from None
         if contents.size > MAX_DATA:
             raise not_closed(f"`{label}`, data of more than {MAX_DATA >> 20} MiB")
-        made = self._walker.node("data", value, label, label, extra=contents)
+        made = self._graph.node("data", value, label, extra=contents)
         self.shows(value, shown)
         made.fixed = shown is value
         self.data.append((made, shown))
@@ -673,7 +672,7 @@ class ReadLog:
     @property
     def roots(self) -> list[Leaf | StateNode]:
         """The function, then the objects among its arguments."""
-        return self._walker.roots
+        return self._graph.roots
 
     def child(self, owner: StateNode | None, how: str, key: Hashable) -> Leaf | StateNode | None:
         """The value or node that was found in a place; None where the place was not read."""
@@ -703,18 +702,18 @@ class ReadLog:
 
     def around(self) -> Facts:
         """The facts that the log rests on beside the places."""
-        walker = self._walker
+        graph = self._graph
         return Facts(
-            dict(self._walker.attrs), list(walker.classes), list(walker.stores), walker.abstract,
-            list(walker.settings.values()), self._very,
+            dict(graph.attrs), list(graph.classes), list(graph.stores), graph.abstract, list(graph.settings.values()),
+            self._very,
         )  # fmt: skip
 
     def rest_on(self, facts: Facts) -> None:
         """Let the log rest on the *facts* of another one, too."""
-        self._walker.attrs |= facts.attrs
-        self._walker.classes |= dict.fromkeys(facts.classes)
-        self._walker.stores += [store for store in facts.stores if store not in self._walker.stores]
-        self._walker.abstract |= facts.abstract
+        self._graph.attrs |= facts.attrs
+        self._graph.classes |= dict.fromkeys(facts.classes)
+        self._graph.stores += [store for store in facts.stores if store not in self._graph.stores]
+        self._graph.abstract |= facts.abstract
         self._very |= facts.very
         for setting in facts.settings:
             self.depends(setting)
@@ -737,10 +736,10 @@ class ReadLog:
     ) -> StateGraph:  # fmt: skip
         """The graph of all that has been read.  *untouched*: ids of containers that were only written to, or asked for
         their lengths; *written*: as in ``pin_reads``."""
-        walker = self._walker
+        graph = self._graph
         untouched = self._untouched.union(untouched) - self._sized
         self.over = True
-        for node in walker.nodes:
+        for node in graph.nodes:
             self._settle_items(node, id(node.obj) in untouched)
             if node.kind == "instance":
                 shadow, absent = self._instances.get(id(node), (set(), set()))
@@ -750,17 +749,14 @@ class ReadLog:
                 if isinstance(edge.child, Leaf) and id(edge.child.value) in self._very:
                     edge.child.by_value = False
         lacking = {key: shadow | absent for key, (shadow, absent) in self._instances.items()}
-        loose = {**pin_reads(walker, lacking, written), **self._loose_in_classes(written)}
-        graph = StateGraph(
-            walker.roots, walker.nodes, walker.codes, walker.main, walker.attrs, list(walker.settings.values()),
-            here=self.here,
-        )  # fmt: skip
-        functions = [n.obj for n in walker.nodes if n.kind == "function" and not n.extra]
-        of_settings = [(None, s.quick(), None) for s in walker.settings.values() if s.pinned and s.quick is not None]
+        loose = {**pin_reads(graph, lacking, written), **self._loose_in_classes(written)}
+        graph.here = self.here
+        functions = [n.obj for n in graph.nodes if n.kind == "function" and not n.extra]
+        of_settings = [(None, s.quick(), None) for s in graph.settings.values() if s.pinned and s.quick is not None]
         graph.pins = Pins(
-            walker.attrs, self.trust, [c for c in walker.classes if any(map(can_change, c.__mro__))],
-            [*walker.stores, *of_settings], walker.lists, walker.abstract, functions, loose,
-            named_entries(walker, written),
+            graph.attrs, self.trust, [c for c in graph.classes if any(map(can_change, c.__mro__))],
+            [*graph.stores, *of_settings], graph.lists, graph.abstract, functions, loose,
+            named_entries(graph, written),
         )  # fmt: skip
         return graph
 
@@ -780,7 +776,7 @@ class ReadLog:
         """The names of classes that the run writes, and has not read but as inputs, by the id of the class: they are
         compared as inputs, and in no other way."""
         loose: dict[int, Collection[Any]] = {}
-        for cls in self._walker.classes:
+        for cls in self._graph.classes:
             for base in cls.__mro__:
                 names = written.get(id(base)) or ()
                 found = [(name, self._children.get(_place(None, "class", (id(base), name)))) for name in names]

@@ -56,7 +56,7 @@ from ..record.held_values import holds_traced, refuse_held
 from ..record.learned import Learned
 from ..record.record import begin, decided, needed, stand_in_of
 from ..record.recording import Look, Recording, UserRun
-from ..state.checker import digest
+from ..state.checker import snapshot_of
 from ..state.snapshot import Snapshot
 from ..state.state_graph import StateNode
 from ..state.trust import Trust
@@ -358,8 +358,7 @@ class _CallRun:
             untouched = run.untouched()
             joined, order = _joined(self.reads, self.call, others)
             graph = self.reads.graph(untouched, run.places())
-            made, state = digest(graph, order)
-            snapshot = Snapshot(made, state, graph)
+            snapshot = snapshot_of(graph, order)
             found = self._recording(out, snapshot)
         run.end()
         if recorder.reasons:
@@ -368,7 +367,7 @@ class _CallRun:
         run.texts.print_bodies()
         found.log = snapshot
         found.transient = next((Refusal.REPLAY_CHANGES(name=found.label) for found in changed(run, graph)), None)
-        return LoggedRecording(found, snapshot, KnownReads(self.reads, graph, made, state), joined)
+        return LoggedRecording(found, snapshot, KnownReads(self.reads, snapshot), joined)
 
     def _settled(self, out: Any) -> Any:
         recorder = self.recorder

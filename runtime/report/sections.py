@@ -80,7 +80,7 @@ def describe_state(snapshot: Snapshot | None, reasons: list[Reason]) -> str:
             ["Python has to run in each call, because the function", *(f"  {r}" for r in dict.fromkeys(reasons))]
         )
     values, functions = [], []
-    for label, token in snapshot._trail:
+    for label, token in snapshot.trail:
         first = token[0] if isinstance(token, tuple) and token else None
         if first == "function" and label != "the function":
             functions.append(label)

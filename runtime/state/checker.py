@@ -1,6 +1,6 @@
-"""Digests of state graphs: a key, the arrays in it, and a generated checker that the state is still the same.
+"""Snapshots of state graphs: a key, the arrays in it, and a generated checker that the state is still the same.
 
-Start reading at ``digest``. One walk over the graph yields the key (a tuple of tokens) and, in the same order, the
+Start reading at ``snapshot_of``. One walk over the graph yields the key (a tuple of tokens) and, in the same order, the
 source text of a checker function. The checker is made to cost next to nothing:
 
 - it is built with the *user's own globals* as its globals and the *user's own cells* as its closure, so that a global
@@ -14,7 +14,6 @@ It never runs the user's code: attributes are read only where the class is known
 
 from __future__ import annotations
 
-import builtins
 import keyword
 import operator
 import sys
@@ -23,7 +22,6 @@ from abc import get_cache_token
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -35,6 +33,7 @@ from .data_objects import plain_form
 from .libraries import LibrarySetting
 from .own_items import CONTENTS, plain_items
 from .pins import MISSING, SAME_ITEMS, context_value, distinct_of, lookup
+from .snapshot import FAIL, Snapshot
 from .state_graph import LENGTH, VALUES, Edge, Leaf, StateGraph, StateNode
 from .values import (
     IdentityKey,
@@ -48,8 +47,6 @@ from .values import (
     unchanged,
 )
 
-Checker = Callable[..., tuple[Any, ...] | None]
-
 # Kinds that are guarded by identity.
 _CONSTANT = set("function class module partial compiled const member pinned library logger cached jitted known".split())
 _FIXED = {list, tuple, dict, set, frozenset}  # such an object never gets another class
@@ -57,65 +54,11 @@ _SIZED = {"list", "tuple", "dict", "set"}
 _APART = {"list", "dict", "set", "instance"}  # two such objects must not become one
 _UNROLL = 8  # from this many leaves on, a container is compared by a loop in C
 REGISTRATIONS = "which classes are registered with abstract ones"
-_FAIL = ": return None"  # the end of a line that tests something
 
 
-@dataclass(slots=True)
-class Digest:
-    """The key of a graph, and the source of its checker."""
-
-    key: StateKey
-    names: tuple[str, ...]  # of the arrays
-    trail: list[tuple[str, Hashable]]  # (label, token) pairs, to tell what has changed
-    parameters: list[str]  # of the checker: the objects
-    full: list[str]  # its lines
-    light: list[str]  # its lines without the tests of the arrays
-    found: str  # the expression for the arrays as they are now
-    exception: str  # that for the class of exceptions that mean another state
-    cells: dict[str, types.CellType]
-    main: dict[str, Any]
-    bare: set[str]  # the globals of the user's that stand in the lines
-    nodes: str  # the expression for the objects of all nodes as they are now, in the graph's order
-
-    def checker(self, lines: list[str]) -> Checker:
-        """The checker of these lines: called with the objects, it returns the arrays as they are now, or None."""
-        return self.function(
-            f"check({', '.join(self.parameters)})", [*self.reading(lines, "None"), f"return {self.found}"], {}
-        )
-
-    def reading(self, lines: list[str], otherwise: str) -> list[str]:
-        """The statements of a checker of these *lines*; where the state is another one they return *otherwise*."""
-        kept = [
-            f" {line.removesuffix(_FAIL)}: return {otherwise}" if line.endswith(_FAIL) else f" {line}" for line in lines
-        ]
-        return ["try:", *kept, f"except {self.exception}: return {otherwise}"]
-
-    def function(self, head: str, lines: list[str], names: dict[str, Any]) -> types.FunctionType:
-        """A function whose *lines* read the state as a checker does, and *names*."""
-        cells = self.cells | {name: types.CellType(value) for name, value in names.items()}
-        source = "\n  ".join([f" def {head}:", *lines, ""])
-        code = _compile(source, tuple(sorted(cells)))
-        return types.FunctionType(code, self.main, code.co_name, None, tuple([cells[n] for n in code.co_freevars]))
-
-    def hides(self, code: types.CodeType) -> bool:
-        """Whether the *code* of such a function has variables of its own where the state is read, or may take one of
-        the user's globals for a builtin."""
-        own = {*code.co_varnames, *code.co_freevars}
-        return not own.isdisjoint(self.bare) or not vars(builtins).keys().isdisjoint({*code.co_names} - self.bare)
-
-
-@lru_cache(512)
-def _compile(source: str, cells: tuple[str, ...]) -> types.CodeType:
-    head = "def _outer():\n" + (f" {' = '.join(cells)} = None\n" if cells else "")
-    module = compile(head + source, "<tracegrad state check>", "exec")
-    outer = next(c for c in module.co_consts if isinstance(c, types.CodeType))
-    return next(c for c in outer.co_consts if isinstance(c, types.CodeType))
-
-
-def digest(graph: StateGraph, first: Sequence[StateNode] = ()) -> tuple[Digest, list[StateNode]]:
-    """(the digest of a graph, the nodes of the arrays that its checker finds: those in *first* are so)."""
-    emitter = _Emitter(graph, first)
-    return emitter.run(), emitter.arrays
+def snapshot_of(graph: StateGraph, first: Sequence[StateNode] = ()) -> Snapshot:
+    """The snapshot of a graph, whose first arrays are those of the nodes *first*."""
+    return _Emitter(graph, first).run()
 
 
 @dataclass(slots=True)
@@ -165,7 +108,7 @@ class _Emitter:
         self.light.append(text)
 
     def fail_if(self, condition: str) -> None:
-        self.line(f"if {condition}{_FAIL}")
+        self.line(f"if {condition}{FAIL}")
 
     def add(self, label: str, *parts: Hashable) -> None:
         self.tokens.append(parts)
@@ -173,7 +116,7 @@ class _Emitter:
 
     # ---- the walk
 
-    def run(self) -> Digest:
+    def run(self) -> Snapshot:
         graph = self.graph
         self.sinks = {type(node.obj) for node in graph.nodes if node.kind in ("sink", "history")}
         self.pins()
@@ -186,7 +129,7 @@ class _Emitter:
             self.child(name, root, root.label if isinstance(root, StateNode) else "argument", guard=True)
         while self.pending:
             self.parts(*self.pending.popleft())
-        for setting in graph.settings:
+        for setting in graph.settings.values():
             self.setting(setting)
         for variables in self.groups.values():
             if all(map(self.cells.__contains__, variables)):
@@ -202,7 +145,9 @@ class _Emitter:
             f"{self.constant(float)}({self.variables[id(node)]})" if type(node.obj) is int else self.variables[id(node)]
             for node in self.arrays
         ]
-        return Digest(
+        return Snapshot(
+            graph,
+            self.arrays,
             StateKey(tuple(self.tokens)),
             tuple([node.label for node in self.arrays]),
             self.trail,
@@ -354,13 +299,13 @@ class _Emitter:
         )
         self.body.append(
             f"if {type_test} or (({kind} := {name}.dtype) is not {dtype} and {kind} != {dtype}) "
-            f"or {name}.shape != {shape} or {layout}{_FAIL}"
+            f"or {name}.shape != {shape} or {layout}{FAIL}"
         )
         self.groups.setdefault(("array", str(array.dtype), array.shape), []).append(name)
         if not node.fixed:  # the launcher looks at those that it is given
             self.arrays.append(node)
             return
-        self.light.append(f"if {type_test}{_FAIL}")
+        self.light.append(f"if {type_test}{FAIL}")
         data = array.tobytes()
         self.add(label, "content", data)
         self.fail_if(f"{name}.tobytes() != {self.constant(data)}")

@@ -247,6 +247,10 @@ class ReadNames(NamedTuple):
         )
 
 
+#: (owner or None, dict, names of it that count; None: all)
+Store = tuple[Any, dict[Any, Any], frozenset[str] | ReadNames | None]
+
+
 @dataclass(slots=True)
 class _Named:
     """Entries of a module's dict: those that are *known* (value, whether it is compared by value), and their values
@@ -264,8 +268,7 @@ class Pins:
 
     :param names: the attribute names that count.
     :param classes: classes whose lookups count, with those of their bases.
-    :param stores: (owner or None, dict, names): with names, only that none of them is in the dict counts, or what was
-        ``ReadNames`` of it.
+    :param stores: dicts; with names, only that none of them is there counts, or what was ``ReadNames`` of it.
     :param lists: lists whose items count by identity.
     :param abstract: whether a class may be asked for that others are registered with.  (Which, is no answer: what a
         class has said of another, it says until any class is registered anywhere.)
@@ -280,7 +283,7 @@ class Pins:
         names: Container[str],
         trust: Trust,
         classes: Iterable[type],
-        stores: Iterable[tuple[Any, dict[Any, Any], frozenset[str] | ReadNames | None]],
+        stores: Iterable[Store],
         lists: Iterable[list[Any]],
         abstract: bool,
         functions: Iterable[FunctionType] = (),

@@ -12,8 +12,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
-from .libraries import LibrarySetting
-from .pins import Pins
+from .libraries import LibrarySetting, leaf_setting
+from .pins import Pins, Store, can_change
+from .values import leaf_size
 
 LENGTH = "length"  # the part of a list that its length is
 VALUES = "values"  # all items of a long list of numbers (``LongList``)
@@ -35,7 +36,6 @@ class StateNode:
     kind: str
     obj: Any
     label: str
-    site: str
     edges: list[Edge] = field(default_factory=list)
     extra: Any = None
     fixed: bool = False  # an array that is no input: guarded by its contents; an object that the run gets as it is
@@ -76,13 +76,45 @@ class Edge:
 
 @dataclass(slots=True)
 class StateGraph:
+    """Each object becomes one node.  The log adds them as it reads, with what it rests on beside the places."""
+
     roots: list[Leaf | StateNode] = field(default_factory=list)  # the callable, then the objects
     nodes: list[StateNode] = field(default_factory=list)
+    memo: dict[int, StateNode] = field(default_factory=dict)  # id of an object -> its node
     codes: dict[int, types.CodeType] = field(default_factory=dict)
     main: dict[str, Any] | None = None  # the globals of the callable itself
-    attrs: Collection[str] = ()  # names of attributes that were looked up
-    settings: list[LibrarySetting] = field(default_factory=list)
+    attrs: dict[str, None] = field(default_factory=dict)  # names of attributes that were looked up
+    classes: dict[type, None] = field(default_factory=dict)  # classes whose lookups count
+    stores: list[Store] = field(default_factory=list)
+    lists: list[list[Any]] = field(default_factory=list)
+    abstract: bool = False  # whether classes may be asked for that others are registered with
+    settings: dict[str, LibrarySetting] = field(default_factory=dict)  # of libraries, that were read, by label
+    leaves: int = 0  # how many values there are
     tensors: dict[int, str] = field(default_factory=dict)  # id of each eager tensor in the state -> its name
     leaves_on_host: list[str] = field(default_factory=list)  # eager tensors on the host that require gradients
     here: str = ""  # why what a run has read says nothing of other processes
     pins: Pins = field(init=False)
+
+    def node(self, kind: str, obj: Any, label: str, extra: Any = None) -> StateNode:
+        """A new node of *obj*."""
+        node = self.memo[id(obj)] = StateNode(kind, obj, label, extra=extra)
+        self.nodes.append(node)
+        return node
+
+    def leaf(self, value: Any) -> Leaf:
+        """A value that is compared as a whole."""
+        self.leaves += leaf_size(value)
+        setting = leaf_setting(value)
+        if setting is not None:
+            self.depends(setting)
+        self.pin(type(value))
+        return Leaf(value, True)
+
+    def depends(self, setting: LibrarySetting) -> None:
+        """The answer depends on a setting of a library."""
+        self.settings.setdefault(setting.label, setting)
+
+    def pin(self, cls: type) -> None:
+        """Let lookups in *cls* count."""
+        if any(map(can_change, cls.__mro__)):
+            self.classes.setdefault(cls)

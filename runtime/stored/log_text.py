@@ -206,7 +206,7 @@ class LogText:
 
 def _hindrances(graph: StateGraph) -> Iterator[str]:
     """Why what the log says is not all that counts in another process."""
-    for setting in graph.settings:
+    for setting in graph.settings.values():
         if setting is not PRINT_OPTIONS:  # which stand in the key
             yield f"it reads {setting.label}"
     if graph.here:

@@ -17,7 +17,7 @@ from effect_state_python import EVERY_KIND
 from selection import seeds
 
 from tracegrad.runtime.launch.kernel_cache import kernels
-from tracegrad.runtime.state import checker
+from tracegrad.runtime.state.snapshot import Snapshot
 from tracegrad.tracer.record.array import TracedArray
 
 BLOCK = 10
@@ -160,10 +160,10 @@ def test_a_failing_program_is_made_minimal(monkeypatch):
 
 def test_what_the_library_does_wrong_is_found(monkeypatch):
     """With no check of the state at all, values are stale."""
-    reading = checker.Digest.reading
+    tested = Snapshot.tested
 
     def unchecked(self, lines, otherwise):
-        return [line.replace(f": return {otherwise}", ": pass") for line in reading(self, lines, otherwise)]
+        return [line.replace(f": return {otherwise}", ": pass") for line in tested(self, lines, otherwise)]
 
-    monkeypatch.setattr(checker.Digest, "reading", unchecked)
+    monkeypatch.setattr(Snapshot, "tested", unchecked)
     assert any(quietly(program(seed)).failed for seed in range(20))

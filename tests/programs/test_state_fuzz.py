@@ -10,7 +10,7 @@ from selection import seeds
 from state_programs import OBJECTS, judge, program
 
 from tracegrad.runtime.recent import Recent
-from tracegrad.runtime.state import checker
+from tracegrad.runtime.state.snapshot import Snapshot
 from tracegrad.runtime.stored import sent_functions
 
 BLOCK = 20
@@ -41,11 +41,11 @@ def test_a_seed_is_a_program():
 
 def test_a_stale_value_is_found(monkeypatch):
     """With no check of the state at all, the judge finds what is stale."""
-    reading = checker.Digest.reading
+    tested = Snapshot.tested
 
     def unchecked(self, lines, otherwise):
-        return [line.replace(f": return {otherwise}", ": pass") for line in reading(self, lines, otherwise)]
+        return [line.replace(f": return {otherwise}", ": pass") for line in tested(self, lines, otherwise)]
 
-    monkeypatch.setattr(checker.Digest, "reading", unchecked)
+    monkeypatch.setattr(Snapshot, "tested", unchecked)
     monkeypatch.setattr(sent_functions, "_homes", Recent(lambda: 128))  # which copies of these programs would find
     assert any(judge(program(seed)).found for seed in range(40))

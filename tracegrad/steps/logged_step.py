@@ -29,8 +29,7 @@ from ..runtime.record.call_key import COMPLEX_DATA, CONVERTED, DEVICE, OBJECT, T
 from ..runtime.record.differentiable import leaf_names
 from ..runtime.record.learned import Learned
 from ..runtime.record.recording import Look
-from ..runtime.state.checker import digest
-from ..runtime.state.snapshot import Snapshot
+from ..runtime.state.checker import snapshot_of
 from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
 from ..tensors import dtypes
 from ..tensors.capture import Capture, capturing
@@ -120,7 +119,7 @@ class LoggedStep(Logged):
             try:
                 return self._run_with(outside, there, call, before)
             except FoundTensorError as error:
-                outside.add(error.key)
+                outside.add(id(error.found))
 
     def _run_with(self, outside: set[int], there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
         recorder = recorder_of_tensors()
@@ -172,7 +171,7 @@ class LoggedStep(Logged):
         if there:
             _check_place(capture, call, graph)
         self._check_changed(call, run, graph)
-        snapshot = Snapshot(*digest(graph), graph)
+        snapshot = snapshot_of(graph)
         place = {id(node): k for k, node in enumerate(snapshot.inputs)}
         order = [place[id(node)] for node in reads.inputs]
         capture.sources = [(kind, order[k]) if kind == STATE_ARRAY else (kind, k) for kind, k in capture.sources]

@@ -16,14 +16,13 @@ from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
-from ..runtime.logged.reads import NotClosedError, ReadLog, not_closed
+from ..runtime.logged.reads import FoundOutsideError, NotClosedError, ReadLog, not_closed
 from ..runtime.logged.written_arrays import ArraySink
-from ..runtime.state.state_graph import Leaf, StateGraph, StateNode
+from ..runtime.state.state_graph import Leaf, StateNode
 from ..runtime.state.trust import Trust
 from ..tensors.device import on_cuda
 from ..tensors.hooks import end_of
 from ..tensors.tensor import Tensor
-from ..tracer.ir.refusals import Reason
 from .tensor_facts import held_facts, tensor_facts
 
 #: modules whose code is converted; all other code of the library works on tensors alone
@@ -55,15 +54,10 @@ class ElsewhereError(NotClosedError):
     lasting = False
 
 
-class FoundTensorError(NotClosedError):
-    """The run is to be made again with an argument as the very tensor that it is: the step finds that outside, too.
-    *key*: its id."""
+class FoundTensorError(FoundOutsideError):
+    """The run is to be made again with an argument as the very tensor that it is: the step finds that outside, too."""
 
     lasting = False
-
-    def __init__(self, reason: Reason, key: int) -> None:
-        super().__init__(reason)
-        self.key = key
 
 
 class StepReads(ReadLog):
@@ -96,14 +90,14 @@ class StepReads(ReadLog):
             return self._tensor(value, kind, label)
         if isinstance(value, HOLDERS):
             self.pin(kind)
-            made = self._walker.node("pinned", value, label, label)
+            made = self._graph.node("pinned", value, label)
             self._instances[id(made)] = set(), set()
             return made
         return super()._object(value, kind, label)
 
     def _tensor(self, t: Tensor, kind: type, label: str) -> StateNode:
         if id(t) in self.arguments:
-            raise FoundTensorError(not_closed(f"`{label}`, a tensor that is an argument, too").reason, id(t))
+            raise FoundTensorError(f"`{label}`, a tensor that is an argument, too", t)
         if kind not in (Tensor, Parameter):
             raise not_closed(f"`{label}`, a tensor of the class {kind.__qualname__}")
         if end_of(t) is not None:
@@ -112,18 +106,18 @@ class StepReads(ReadLog):
             if not self.there:
                 raise ElsewhereError(not_closed(f"`{label}`, a tensor on a device").reason)
         elif t._requires:
-            self._walker.leaves_on_host.append(label)
-        self._walker.tensors[id(t)] = label.removeprefix("global ").removeprefix("closure ")
+            self._graph.leaves_on_host.append(label)
+        self._graph.tensors[id(t)] = label.removeprefix("global ").removeprefix("closure ")
         if label in self._varying and (known := held_facts(t)) is not None:
-            made = self._walker.node("held", t, label, label, extra=(held_facts, known))
+            made = self._graph.node("held", t, label, extra=(held_facts, known))
             self.varying.add(label)
             self.inputs.append(made)
             self._stand_in(made)
             return made
-        made = self._walker.node("const", t, label, label)
+        made = self._graph.node("const", t, label)
         facts = tensor_facts(t)
         self.facts.append((t, facts))
-        made.edge("quiet", "facts", self._walker.leaf(facts, True))
+        made.edge("quiet", "facts", self._graph.leaf(facts))
         for name in ("_hooks", "_after"):
             self._hooks(made, name, getattr(t, name) or {})
         return made
@@ -140,10 +134,4 @@ class StepReads(ReadLog):
     @property
     def tensors(self) -> dict[int, str]:
         """The names of the tensors that were read, by id."""
-        return self._walker.tensors
-
-    def graph(self, *given: Any) -> StateGraph:
-        found = super().graph(*given)
-        walker = self._walker
-        found.tensors, found.leaves_on_host = walker.tensors, walker.leaves_on_host
-        return found
+        return self._graph.tensors

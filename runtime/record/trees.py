@@ -40,16 +40,10 @@ def flatten_tree(tree: Any, opaque: Collection[int] = (), namespace: str = NAMES
 
 
 def mutable_containers(spec: Any, value: Any) -> tuple[Any, ...]:
-    """The lists, dicts and registered objects in *value*, of structure *spec*, in order."""
+    """The lists, dicts and registered objects in *value*, an (args, kwargs) of structure *spec*, in order."""
     if spec.num_nodes == spec.num_leaves + 3:  # (args, kwargs) over leaves only
         return ()
-    found: list[Any] = []
-    (positional, keywords), (args, kwargs) = spec.children(), value
-    for inner, part in zip(positional.children(), args, strict=True):
-        _collect(inner, part, found)
-    for inner, key in zip(keywords.children(), keywords.entries(), strict=True):
-        _collect(inner, kwargs[key], found)
-    return tuple(found)
+    return tuple([part for inner, part, _ in _nodes(spec, value) if part is not value[1] and may_change(inner, part)])
 
 
 def may_change(spec: Any, value: Any) -> bool:
@@ -57,34 +51,25 @@ def may_change(spec: Any, value: Any) -> bool:
     return spec.kind in MUTABLE or dict_of(value) is not None or is_object(spec)
 
 
-def _collect(spec: Any, value: Any, found: list[Any]) -> None:
+def _nodes(spec: Any, value: Any, start: int = 0) -> Iterator[tuple[Any, Any, int]]:
+    """(structure, value, number of the first leaf) of *value* and of what is in it, but for leaves."""
     if spec.kind == optree.PyTreeKind.LEAF:
         return
-    if may_change(spec, value):
-        found.append(value)
+    yield spec, value, start
     if spec.num_nodes > spec.num_leaves + 1:
         for inner, part in zip(spec.children(), one_level(value, spec)[0], strict=True):
-            _collect(inner, part, found)
+            yield from _nodes(inner, part, start)
+            start += inner.num_leaves
 
 
 def repeated_leaves(spec: Any, value: Any) -> dict[int, int]:
     """For each leaf of a plain object that has occurred in *value*, of structure *spec*, before: the leaf there."""
+    seen: dict[int, int] = {}
     found: dict[int, int] = {}
-    _repeated(spec, value, 0, {}, found)
+    for inner, part, start in _nodes(spec, value):
+        if is_object(inner) and (first := seen.setdefault(id(part), start)) != start:
+            found.update({start + k: found.get(first + k, first + k) for k in range(inner.num_leaves)})
     return found
-
-
-def _repeated(spec: Any, value: Any, start: int, seen: dict[int, int], found: dict[int, int]) -> None:
-    if spec.kind == optree.PyTreeKind.LEAF:
-        return
-    if is_object(spec):
-        first = seen.setdefault(id(value), start)
-        if first != start:
-            found.update({start + k: found.get(first + k, first + k) for k in range(spec.num_leaves)})
-            return
-    for inner, part in zip(spec.children(), one_level(value, spec)[0], strict=True):
-        _repeated(inner, part, start, seen, found)
-        start += inner.num_leaves
 
 
 @lru_cache(maxsize=1024)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ...tracer.record.array import STAND_INS, TracedArray
 from ...tracer.record.integers import TracedInt
-from ...tracer.record.made_arrays import MadeArray
+from ...tracer.record.made_arrays import ALONE, MadeArray, references
 
 TRACED = (TracedArray, TracedInt, MadeArray, *STAND_INS)
 #: classes whose operators run no code of the user's, and read nothing but the operands
@@ -37,19 +36,9 @@ def treat_as_namespace(cls: type) -> None:
     PLAIN.add(cls)
 
 
-def _references(copies: list[tuple[Any, Any]]) -> int:
-    """How many references there are to the last of *copies*, which is taken off."""
-    made, before = copies.pop()
-    del before
-    return sys.getrefcount(made)
-
-
-_ALONE = _references([([], ())])
-
-
 def is_held(copies: list[tuple[Any, Any]]) -> bool:
     """Whether anything else has the last of *copies* (and what was in it), which is taken off."""
-    return _references(copies) > _ALONE
+    return references([copies.pop()[0]], 0) > ALONE
 
 
 def may_be_written(array: Any) -> bool:

@@ -19,7 +19,7 @@ from ...tracer.ops.host_call import calls_python
 from ..cuda.arrays import download, on_device, upload
 from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
-from ..launch.binding import bind_graph, launched
+from ..launch.binding import argument_records, bind_graph, launched
 from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, Call
 from ..record.recording import Recording
 from ..record.trees import Source, make_function
@@ -101,20 +101,10 @@ class Missed:
 
 def bind_path(recording: Recording, program: Program, call: Call) -> Path:
     """The path of *recording*: its kernel bound to this call's shapes and constants."""
-    args: list[Any] = []
-    inputs = iter(recording.graph.inputs)
-    for leaf, kind in zip(call.leaves, call.kinds, strict=True):
-        if kind in (ARRAY, COMPLEX_DATA):
-            args.append(launch.ArrayArg((var := next(inputs)).aval.dtype, var.aval.shape))
-        elif kind in DATA:
-            args.append(launch.ScalarArg(next(inputs).aval.dtype, (float if kind == INTEGER else type(leaf),)))
-    for var, value in zip(inputs, recording.captured, strict=True):
-        array = isinstance(value, np.ndarray)
-        args.append(
-            launch.ArrayArg(var.aval.dtype, var.aval.shape)
-            if array
-            else launch.ScalarArg(var.aval.dtype, (type(value),))
-        )
+    given = [(leaf, kind) for leaf, kind in zip(call.leaves, call.kinds, strict=True) if kind in DATA]
+    scalars = [None if k in (ARRAY, COMPLEX_DATA) else float if k == INTEGER else type(leaf) for leaf, k in given]
+    scalars += [None if isinstance(value, np.ndarray) else type(value) for value in recording.captured]
+    args = argument_records(recording.graph.inputs, scalars)
     counts = new_counts(recording)
     bound = bind_graph(
         recording.graph, recording.canonical, program, recording.output.single, args, counts,

@@ -21,7 +21,8 @@ from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import tree_unflatten
 from ..disk.encoding import EncodingError, encode
 from ..disk.store import store
-from ..launch.plan import Arg, ArrayArg, ArrayOut, ScalarArg, ScalarOut
+from ..launch.binding import argument_records
+from ..launch.plan import ArrayOut, ScalarOut
 from ..launch.result_tree import Constant, Tree, TreeNode
 from ..mode import Mode
 from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Call
@@ -112,10 +113,8 @@ def _plan(
     inputs = graph.inputs[: recording.arguments]
     if len(inputs) != len(call.data) + len(outside.arrays):
         raise NotKeptError("it has inputs of another kind")
-    args: list[Arg] = []
-    for var, kind in zip(inputs, [*map(type, call.data), *outside.kinds], strict=True):
-        array = kind is np.ndarray
-        args.append(ArrayArg(var.aval.dtype, var.aval.shape) if array else ScalarArg(var.aval.dtype, (kind,)))
+    kinds = [*map(type, call.data), *outside.kinds]
+    args = argument_records(inputs, [None if kind is np.ndarray else kind for kind in kinds])
     shapes = [tuple([int(canonical.sizes[d]) for d in s.dims]) for s in program.results]
     offsets, total = program.plan(canonical.sizes)
     return StoredPlan(

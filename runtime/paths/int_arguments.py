@@ -18,6 +18,7 @@ from ..config import config
 from ..recent import Recent
 from ..record.call_key import VALUE, Call, unwrap
 from ..record.differentiable import leaf_names, leaf_rows
+from ..state.values import same
 
 MAX_RAISED = 8  # recordings of one form that are dropped for exceptions
 FIRST = "first call with arguments of these types and shapes"
@@ -85,7 +86,7 @@ class IntArguments:
             told = [f"`{names[k]}`" for k in sorted(form.varying - form.asked.keys())]
             return now_numbers(told)
         values = _values(call)
-        others = [k for k, value in values.items() if not _same(value, form.first.get(k))]
+        others = [k for k, value in values.items() if not same(form.first.get(k), value)]
         if not others:
             return FIRST
         return "; ".join([f"another value of `{names[k]}`{_asked(form, k)}" for k in others])
@@ -129,7 +130,3 @@ def _ints(call: Call) -> dict[int, int]:
 
 def _values(call: Call) -> dict[int, Any]:
     return {k: unwrap(x) for k, (x, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)) if kind == VALUE}
-
-
-def _same(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and (a is b or bool(a == b))

@@ -64,9 +64,7 @@ class Output:
         """The user's result where *results* stand for those of a kernel, and *leaves* for those of the call.
         *of_lanes* makes what stands for a complex array, or number, from what stands for its lanes."""
         names = {name: of_lanes if joins_lanes(value) else value for name, value in self.names.items()}
-        if self.text is None:
-            return results[0] if self.single else tuple(results)
-        return Output(self.text, names, self.single, ()).function()(results, leaves)
+        return Output(self.text, names, self.single, ()).function()(tuple(results), leaves)
 
     def tree(self, results: int) -> Tree:
         """The expression over *results* (a count) as a tree. ValueError where it is none: an operation, a leaf of the

@@ -240,8 +240,6 @@ class Pieces:
 
     def assembled(self, found: tuple[Any, ...], leaves: Sequence[Any]) -> Any:
         """The user's result from the values of the graph's results and the leaves of the call."""
-        if self.output.text is None:
-            return found[0] if self.output.single else found
         return self.output.function()(found, leaves)
 
 

@@ -57,9 +57,7 @@ def set_attribute(obj: Any, name: str, value: Any) -> None:
         object.__setattr__(obj, name, value)
 
 
-def apply_changes(
-    original: Any, before: Any, now: Any, back: Callable[[Any], Any], of_items: bool = True
-) -> None:  # fmt: skip
+def apply_changes(original: Any, before: Any, now: Any, back: Callable[[Any], Any]) -> None:
     """Do to *original* what has made *now* of *before*, pictures of a copy by :func:`contents`."""
     if isinstance(now, list):
         values = [back(v) for v in now]
@@ -69,7 +67,7 @@ def apply_changes(
         else:
             original[:] = values
         return
-    is_dict = of_items and isinstance(original, dict)
+    is_dict = isinstance(original, dict)
     for name in before.keys() - now.keys():
         if is_dict:
             original.pop(name, None)

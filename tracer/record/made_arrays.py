@@ -111,6 +111,11 @@ def _with_traced(name: str) -> Callable[..., Any]:
     return method
 
 
+def _lane(name: str) -> Any:
+    """The attribute of that name, which is written as an array is."""
+    return property(vars(np.ndarray)[name].__get__, lambda array, value: getattr(array, name).__setitem__(..., value))
+
+
 class MadeArray(np.ndarray):
     """A plain array that recorded code has made, or that NumPy has made of one."""
 
@@ -166,21 +171,7 @@ class MadeArray(np.ndarray):
     def flat(self, value: Any) -> None:
         self.flat[...] = value
 
-    @property  # type: ignore[misc]
-    def real(self) -> Any:
-        return super().real
-
-    @real.setter
-    def real(self, value: Any) -> None:
-        self.real[...] = value
-
-    @property  # type: ignore[misc]
-    def imag(self) -> Any:
-        return super().imag
-
-    @imag.setter
-    def imag(self, value: Any) -> None:
-        self.imag[...] = value
+    real, imag = _lane("real"), _lane("imag")
 
     def fill(self, value: Any) -> None:
         if is_traced(value):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import get_ident
 from types import FrameType
 from typing import Any
@@ -44,8 +44,6 @@ _MOST_FACTORS = 64  # of a power that is recorded
 _SMALL = (2, 3, 1, 0, -1)  # exponents of arrays that have kernels of their own
 _PLAIN_INTS = (int, bool)
 _EXACT_DTYPES = (FLOAT, FLOAT32)
-
-
 _FEW = 32  # values of an int, for each of which there is a path
 ITEMS = "an item of an array"  # the place of ints that are elements of arrays
 _RECENT = 16  # nodes among which the one that made an element is looked for
@@ -387,10 +385,18 @@ class TracedInt:
         return self._of(cast(made, FLOAT, weak=True), (x, y), bounds, False)
 
     def __neg__(self) -> Any:
-        return self._operate("sub", operator.sub, 0, True)
+        return self._operate("sub", 0, True)
 
     def __invert__(self) -> Any:
-        return self._operate("sub", operator.sub, -1, True)
+        return self._operate("sub", -1, True)
+
+    def __pow__(self, other: Any, *modulus: Any) -> Any:
+        if modulus:
+            return pow(self.asked(), _plain(other), *map(_plain, modulus))
+        return self._operate("pow", other, False)
+
+    def __rpow__(self, other: Any) -> Any:
+        return self._operate("pow", other, True)
 
     def __abs__(self) -> Any:
         if current_recorder() is not self.recorder:
@@ -404,10 +410,12 @@ class TracedInt:
         kind = type(other)
         if kind is float or kind is np.float64 or kind is np.float32:
             return True
-        return issubclass(kind, (TracedArray, np.ndarray)) and _dtype(other) in _EXACT_DTYPES
+        if kind is TracedArray:
+            return other.aval.dtype in _EXACT_DTYPES
+        return issubclass(kind, np.ndarray) and other.dtype in _EXACT_DTYPES
 
-    def _operate(self, name: str, operation: Callable[[Any, Any], Any], other: Any, reflected: bool) -> Any:
-        y = self._with(other)
+    def _operate(self, name: str, other: Any, reflected: bool) -> Any:
+        y, operation = self._with(other), divmod if name == "divmod" else getattr(operator, f"__{name}__")
         if y is not None:
             found = self._compute(name, *((y, self) if reflected else (self, y)))
             if found is not None:
@@ -430,7 +438,8 @@ class TracedInt:
             return next(k for k in _SMALL if self._equals(k))
         return self.number()
 
-    def _compare(self, ufunc: Any, operation: Callable[[Any, Any], bool], other: Any) -> Any:
+    def _compare(self, name: str, other: Any) -> Any:
+        ufunc, operation = _COMPARISONS[name], getattr(operator, name)
         if in_class(type(other), "_tracegrad_traced"):
             return NotImplemented
         if type(other) is TracedArray and self._partner(other):
@@ -471,39 +480,18 @@ def _float(value: int) -> Lit:
     return literal(float(value))
 
 
-def _dtype(array: Any) -> np.dtype:
-    return array.aval.dtype if type(array) is TracedArray else array.dtype
-
-
 def _is_number(value: Any) -> bool:
     return hasattr(type(value), "__float__") or hasattr(type(value), "__index__")
 
 
-def _operators() -> None:
-    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "divmod", "and", "or", "xor", "lshift",
-                 "rshift", "matmul"):  # fmt: skip
-        operation = divmod if name == "divmod" else getattr(operator, f"__{name}__")
-        setattr(TracedInt, f"__{name}__", _forward(name, operation))
-        setattr(TracedInt, f"__r{name}__", _reflected(name, operation))
-    for name, ufunc in _COMPARISONS.items():
-        setattr(TracedInt, f"__{name}__", _comparison(ufunc, getattr(operator, name)))
-
-
-def _forward(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    def apply(self: TracedInt, other: Any, *modulus: Any) -> Any:
-        if modulus:
-            return pow(self.asked(), _plain(other), *map(_plain, modulus))
-        return self._operate(name, operation, other, False)
-
-    return apply
-
-
-def _reflected(name: str, operation: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-    return lambda self, other: self._operate(name, operation, other, True)
-
-
-def _comparison(ufunc: Any, operation: Callable[[Any, Any], bool]) -> Callable[..., Any]:
-    return lambda self, other: self._compare(ufunc, operation, other)
+def operators(kind: Any, names: Iterable[str], comparisons: Iterable[str]) -> None:
+    """Let objects of the class *kind* answer these operators by ``_operate(name, other, reflected)``, and these by
+    ``_compare(name, other)``."""
+    for name in names:
+        setattr(kind, f"__{name}__", lambda self, other, *, name=name: self._operate(name, other, False))
+        setattr(kind, f"__r{name}__", lambda self, other, *, name=name: self._operate(name, other, True))
+    for name in comparisons:
+        setattr(kind, f"__{name}__", lambda self, other, *, name=name: self._compare(name, other))
 
 
 _PLAIN_NUMBERS = {int, float, bool}
@@ -520,4 +508,4 @@ _TO_FLOAT = frozenset((
     np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.tanh,
     np.sinh, np.cosh, np.arctan, np.arcsin, np.arccos, np.arcsinh, np.deg2rad, np.rad2deg, np.radians, np.degrees,
 ))  # fmt: skip
-_operators()
+operators(TracedInt, "add sub mul truediv floordiv mod divmod and or xor lshift rshift matmul".split(), _COMPARISONS)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -23,6 +22,7 @@ from ..ir.refusals import Refusal
 from ..ir.site import is_own
 from ..ops.elementwise import F, cast
 from .array import STAND_INS, UFUNCS, TracedArray, class_of, wrap
+from .integers import operators
 from .recorder import Recorder, current_recorder
 
 Place = tuple[str, int]  # file and line of a choice
@@ -150,9 +150,6 @@ class Undecided:
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = __invert__ = __contains__ = __iter__ = __len__ = _refuse
     __getitem__ = __setitem__ = _refuse
 
-    def __copy__(self) -> Undecided:
-        return self
-
     def __deepcopy__(self, memo: Any) -> Undecided:
         return self
 
@@ -242,6 +239,8 @@ class Undecided:
     def __pos__(self) -> Undecided:
         return self
 
+    __copy__ = __pos__
+
     # ---- NumPy
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -309,22 +308,6 @@ class UndecidedTruth:
     __reduce_ex__ = __abs__ = __pos__ = _refuse  # type: ignore[assignment]
 
 
-def _forward(name: str) -> Callable[..., Any]:
-    return lambda self, other: self._operate(name, other, False)
-
-
-def _reflected(name: str) -> Callable[..., Any]:
-    return lambda self, other: self._operate(name, other, True)
-
-
-def _comparison(name: str) -> Callable[..., Any]:
-    return lambda self, other: self._compare(name, other)
-
-
-for _name in ("add", "sub", "mul", "truediv", "pow"):
-    setattr(Undecided, f"__{_name}__", _forward(_name))
-    setattr(Undecided, f"__r{_name}__", _reflected(_name))
-for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
-    setattr(Undecided, f"__{_name}__", _comparison(_name))
+operators(Undecided, ("add", "sub", "mul", "truediv", "pow"), ("eq", "ne", "lt", "le", "gt", "ge"))
 STAND_INS[Undecided] = Undecided.array
 STAND_INS[UndecidedTruth] = UndecidedTruth.decided

@@ -100,7 +100,7 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
     base, raw, own = entry_of(run, kind, name)
     reads.pin(kind)
     if base is not None and not own:
-        _pin_entry(reads, raw)
+        pin_entry(reads, raw)
     if base is not None and not own and is_data_descriptor(raw):
         return _by_data_descriptor(run, reads, node, obj, base, name, raw)
     store = dict_of(obj)
@@ -121,18 +121,17 @@ def load_plainly(run: Any, obj: Any, name: str) -> Any:
     return raw if own else bound(run, raw, obj, kind, base, name)
 
 
-def _pin_entry(reads: ReadLog, raw: Any) -> None:
+def pin_entry(reads: ReadLog, raw: Any) -> None:
     """Let it count whether *raw*, an entry of a class, is a descriptor: its class says so."""
     if not reads.library(type(raw)):
         reads.pin(type(raw))
 
 
 def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> Any:
-    """The value that an entry *raw* of the class *base* is for the object, whose class is *kind*; for None, that of the
-    class itself."""
+    """The value that an entry *raw* of the class *base*, which is pinned, is for the object, whose class is *kind*; for
+    None, that of the class itself."""
     reads: ReadLog = run.reads
     shown = reads.read_class(base, name, raw)
-    _pin_entry(reads, raw)
     if obj is None and isinstance(raw, _THEMSELVES):
         return raw
     if type(raw) is types.FunctionType:
@@ -267,7 +266,7 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
     base, raw, own = entry_of(run, cls, name)
     above, of_meta = found_in(type(cls), name)
     if above is not None:
-        _pin_entry(reads, of_meta)
+        pin_entry(reads, of_meta)
     if above is not None and is_data_descriptor(of_meta):
         if name in ("__name__", "__qualname__", "__doc__", "__module__"):
             run.seen(cls, cls.__name__)
@@ -282,7 +281,10 @@ def _of_class(run: Any, cls: type, name: str) -> Any:
         if above is not None or hasattr(type(cls), "__getattr__"):
             raise not_closed(f"`{cls.__name__}.{name}`, by its metaclass")
         return getattr(cls, name)  # raises
-    return raw if own else bound(run, raw, None, cls, base, name)
+    if own:
+        return raw
+    pin_entry(reads, raw)
+    return bound(run, raw, None, cls, base, name)
 
 
 def _of_super(run: Any, obj: super, name: str) -> Any:
@@ -312,6 +314,7 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
         if isinstance(raw, property):
             reads.read_class(base, name, raw)
             return run.call(raw.fget, own)
+        pin_entry(reads, raw)
         return bound(run, raw, own, kind, base, name)
     return getattr(obj, name)
 

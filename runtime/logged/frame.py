@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.convert.transparent import OWN, Begun, PythonFor
-from ...tracer.ir.own_attributes import dict_of, is_data_descriptor
+from ...tracer.ir.own_attributes import dict_of, is_data_descriptor, is_empty
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
 from ...tracer.loops.items import fill_item, set_item
@@ -26,8 +26,7 @@ from ..record.asked import asked
 from ..record.kinds import BUILT, EAGER, NAMESPACES, PLAIN, TRACED
 from ..state.pins import MISSING
 from ..state.state_graph import StateNode
-from ..state.values import is_empty
-from .attributes import found_in, load
+from .attributes import found_in, load, pin_entry
 from .choices import FrameChoices, set_in_arm
 from .entered import QuietWarnings
 from .reads import CONTAINERS, KEYED, is_generic
@@ -195,7 +194,7 @@ class LoggedFrame(FrameChoices):
         reads.pin(kind)
         slot = type(raw) is types.MemberDescriptorType
         if base is not None:
-            reads.pin(type(raw))
+            pin_entry(reads, raw)
         if base is not None and is_data_descriptor(raw) and not slot:
             self._set_by_descriptor(value, obj, name, base, raw)
             return
@@ -351,7 +350,7 @@ class LoggedFrame(FrameChoices):
             raise self.run.refuse("`**` of what is no dict")
         return obj if self.run.reads.node_of(obj) is None else self.run.parts_of(obj)
 
-    def unpack(self, obj: Any, count: int) -> Any:
+    def unpack(self, obj: Any, *counts: int) -> Any:
         return obj if type(obj) is tuple and self.run.reads.node_of(obj) is None else self.run.iterable(obj)
 
     def generator(self, lazily: Any, at_once: Any, folded: Any, xs: Any) -> Any:

@@ -25,7 +25,7 @@ from ...tracer.control.jitted import is_recorded, python_of, through_source
 from ...tracer.convert.copies import NotConverted, convert, remade
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
-from ...tracer.ir.own_attributes import in_class
+from ...tracer.ir.own_attributes import in_class, is_empty
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.restarted import acts
 from ...tracer.numpy_api.python_builtins import of_class, operator_of, plain_like, takes_traced
@@ -35,7 +35,6 @@ from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_names import METHODS_OF, is_for_lists, own_answer, shown
 from ..state.pins import lookup
 from ..state.trust import Trust
-from ..state.values import is_empty
 from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, is_asking, no_result
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame

@@ -10,9 +10,9 @@ from typing import Any
 
 from ...tracer.convert.source import parts_of
 from ...tracer.convert.uses import uses, written_elsewhere
-from ...tracer.ir.own_attributes import dict_of, in_class
+from ...tracer.ir.own_attributes import dict_of, in_class, is_empty
 from ..state.trust import Trust
-from ..state.values import is_empty, is_leaf
+from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 
 _MOST = 2000  # objects that are looked at

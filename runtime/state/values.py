@@ -236,14 +236,6 @@ def partition(objects: Iterable[object]) -> Partition:
     return tuple([first.setdefault(id(obj), k) for k, obj in enumerate(objects)])
 
 
-def is_empty(cell: types.CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return True
-    return False
-
-
 def keys_unchanged(keys: Collection[Any], expected: tuple[Any, ...]) -> bool:
     """Whether a dict has these keys in this order; objects are not asked whether they are equal."""
     return len(keys) == len(expected) and all(

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from ...tracer.convert.source import parts_of
 from ...tracer.convert.uses import uses
 from ...tracer.ir import forks
+from ...tracer.ir.own_attributes import is_empty
 from ..memo import MEMO
 from ..mode import MISS, Mode
 from ..recent import Recent
@@ -328,7 +329,4 @@ def _hashable(key: Any) -> bool:
 
 
 def _content(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _MISSING
+    return _MISSING if is_empty(cell) else cell.cell_contents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from types import CellType
 from typing import Any
 
 
@@ -32,3 +33,12 @@ def in_class(cls: type, name: str) -> Any:
 def is_data_descriptor(entry: Any) -> bool:
     """Whether *entry* of a class goes before the attributes that an object has itself."""
     return hasattr(type(entry), "__set__") or hasattr(type(entry), "__delete__")
+
+
+def is_empty(cell: CellType) -> bool:
+    """Whether a variable that functions share has no value yet."""
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return True
+    return False

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..control.trees import function_name, shown, structure_text
 from ..ir.aval import Aval, is_number
 from ..ir.errors import ShapeError, UnsupportedError
 from ..ir.graph import Atom
+from ..ir.own_attributes import is_empty
 from ..ir.trees import tree_flatten, tree_map, tree_unflatten
 from ..ops.elementwise import cast
 from ..record.array import TracedArray, class_of, outranks, to_atom, wrap, wrap_array
@@ -188,14 +189,6 @@ def function_key(function: Any, above: tuple[int, ...] = ()) -> Any:
     cells = [None if is_empty(cell) else function_key(cell.cell_contents, above) for cell in function.__closure__ or ()]
     defaults = map(setting_key, [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()])
     return (function.__code__, id(function.__globals__), tuple(cells), tuple(defaults))
-
-
-def is_empty(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018
-    except ValueError:
-        return True
-    return False
 
 
 def refuse_tensors(label: str, leaves: Sequence[Any], plain: bool = False) -> None:

@@ -22,12 +22,13 @@ from ..convert.transparent import original
 from ..ir.aval import Aval, check_dtype
 from ..ir.errors import ShapeError, UnsupportedError, unrecordable
 from ..ir.graph import Atom
+from ..ir.own_attributes import is_empty
 from ..ir.site import user_site
 from ..ir.trees import tree_flatten, tree_unflatten
 from ..ops.host_call import HostFunction, host_call
 from ..record.array import STAND_INS, TracedArray, class_of, to_atom, wrap, wrap_array
 from ..record.recorder import Recorder, current_recorder, host_code
-from .arguments import function_key, is_data, is_empty, setting_key
+from .arguments import function_key, is_data, setting_key
 
 VMAP_METHODS = (None, "sequential", "expand_dims", "broadcast_all")
 

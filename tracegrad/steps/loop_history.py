@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..tensors.capture import Capture
 from ..tensors.hooks import at_node
-from ..tensors.node import TapeNode, node_class
+from ..tensors.node import TapeNode, next_sequence, node_class
 from ..tensors.node_vjp import check_versions
 from ..tensors.op import EagerOp, aval_of, splice
 from ..tensors.ops_index import ALIAS
@@ -17,10 +17,42 @@ from ..tracer.ir.primitive import LOOP, PRIMITIVES
 from ..tracer.ops.control import loop_view
 from ..tracer.ops.elementwise import CAST
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
-from .taped_iteration import TapedIteration
 
 _ALIAS = PRIMITIVES["alias"]
 _MOST_STEPS = 16  # iterations of a loop whose carries are followed one by one
+
+
+class _Known(NamedTuple):
+    """A tensor as it was before an iteration."""
+
+    tensor: Tensor
+    node: TapeNode | None
+    requires: bool
+    grad: Tensor | None
+    version: int
+
+
+class TapedIteration:
+    """The knowledge of the tape about one marked iteration."""
+
+    def __init__(self, marked: Any, capture: Capture) -> None:
+        self.marked, self.since, self.made = marked, next_sequence(), len(capture._made)
+        self.starts: dict[TapeNode, Atom] = {}  # nodes that begin its tape, and the atoms of what they stand for
+        self.symbols: dict[int, tuple[Tensor, Tensor]] = {}  # by id: a tensor over a symbol, the one it stands for
+        self.stopped: dict[Atom, TracedArray] = {}
+        tensors = [t for t in (r() for r in capture._made) if t is not None]
+        outside = [root.tensor for root in capture.roots]
+        self.known = [_Known(t, t._node, t._requires, t._grad, t._counter[0]) for t in (*tensors, *outside)]
+        self.grads = dict(capture.grads)
+        self.kept: dict[int, Tensor] = {}  # tensors that stay what they are, and whose history goes on
+        self.ends: list[tuple[Tensor, Tensor]] = []  # tensors after the loop, and those of the iteration
+        self.rows: list[tuple[Atom, Tensor, Sequence[Tensor]]] = []  # a stack, a tensor of the iteration, its rows
+        self.memo: dict[int, tuple[Tensor, Tensor]] = {}
+        self.iterated: list[tuple[Tensor, int]] = []  # what it is a row of, and its version then
+
+    def is_new(self, t: Tensor, capture: Capture) -> bool:
+        """Whether the iteration has made *t*."""
+        return any(r() is t for r in capture._made[self.made :])
 
 
 class UntapedError(Exception):

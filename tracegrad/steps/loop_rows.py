@@ -14,7 +14,8 @@ from ..tensors.ops_parts import UNBIND
 from ..tensors.ops_pick import AT, PUT, picked, refreshed
 from ..tensors.tensor import Tensor, origins
 from ..tracer.record.array import TracedArray
-from .taped_iteration import TapedIteration
+from ..tracer.record.stacked_rows import run_of_rows
+from .loop_history import TapedIteration
 
 _FEW = 4  # rows that are not worth a look
 ROW = EagerOp("Select", lambda x, k: x[k])
@@ -77,17 +78,7 @@ class LoopRows:
 
     def rows_from(self, tensors: Sequence[Tensor], k: int) -> tuple[Tensor | None, int, int]:
         """(the tensor whose rows *tensors* are from *k* on, the first of them, how many)"""
-        first = self._row_place(tensors[k])
-        if first is None:
-            return None, 0, 1
-        whole, start = first
-        count = 1
-        while k + count < len(tensors):
-            other = self._row_place(tensors[k + count])
-            if other is None or other[0] is not whole or other[1] != start + count:
-                break
-            count += 1
-        return whole, start, count
+        return run_of_rows(lambda at: self._row_place(tensors[at]), k, len(tensors))
 
     def _row_place(self, t: Tensor) -> tuple[Tensor, int] | None:
         """(the tensor of which *t* is a row, its number), if it was not written since."""

@@ -28,10 +28,9 @@ from ..tracer.loops.holders import HOLDERS, ROW_ITERATORS
 from ..tracer.loops.python_ints import in_plain_iterations
 from ..tracer.ops.elementwise import F
 from ..tracer.record.array import TracedArray, wrap_array
-from .loop_history import LoopEnd, UntapedError, connect
+from .loop_history import LoopEnd, TapedIteration, UntapedError, connect
 from .loop_rows import LoopRows, row_node
 from .step_autograd import tensors_in
-from .taped_iteration import TapedIteration
 
 _REFUSED = "the tape of a loop is not that of one iteration after another: the run is made again, with that loop so"
 
@@ -232,9 +231,10 @@ class LoopTape(LoopRows):
             connect(self.capture, self._first(taped), taped, made)
         except UntapedError:
             in_plain_iterations(self.capture.recorder, iteration.loop, _REFUSED)
+        stood = {id(before) for _, before in taped.symbols.values()}
         for whole, value, rows in stacks:
             for k, t in enumerate(rows):
-                if value._requires and t._node is None and not self._stands(t, taped):
+                if value._requires and t._node is None and id(t) not in stood:
                     t._node, t._requires = row_node(whole, t, k), True
                 self.rows[id(t)] = t, t._node, whole, k
 
@@ -257,10 +257,6 @@ class LoopTape(LoopRows):
             places_in = np.arange(whole.size).reshape(whole.shape)
             times[... if array._steps else np.ravel(follow(places_in, chain))] += 1
         return any(bool((times > 1).any()) for times in places.values())
-
-    def _stands(self, t: Tensor, taped: TapedIteration) -> bool:
-        """Whether a symbol of the iteration stood for *t*."""
-        return any(before is t for _, before in taped.symbols.values())
 
     def _stack(self, stack: Atom, value: Tensor) -> Tensor:
         """The tensor of which the loop has given the rows."""

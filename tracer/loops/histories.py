@@ -307,7 +307,7 @@ class History:
         for kind, stack in zip(self.kinds, self.stacks, strict=True):
             columns.append(rows_of(stack._storage.atom, _as_kind(kind), size, home, first))
         if isinstance(self.pattern, Like) and self.filling is None and not self.has_floats:
-            are_rows(columns[0], self.target[: self.first])
+            are_rows(columns[0], dict(enumerate(self.target[: self.first])))
         if self.is_held:
             freeze(home, [*self.before, *[x for column in columns for x in column]], self.marked.statement)
         return columns

@@ -5,7 +5,7 @@ whole list finds the stack (``stack_of``)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from .buffers import Storage
 
 _FEW = 4  # rows that are not worth a look
 _NEAR = 4  # rows among which one is looked for that knows what stands in place of another one
-
 
 Others = dict[int, tuple[Storage, int]]  # buffers in the places of rows, by the rows' numbers, and their versions
 
@@ -74,49 +73,48 @@ def rows_of(stack: Atom, like: TracedArray, count: int, recorder: Any, first: in
 
 def stand_in(rows: list[Any], values: Mapping[int, Any]) -> None:
     """Put *values* in the places of *rows*, which are equal to them: the values are objects that others have, too."""
-    others = rows[0]._storage.others
+    are_rows(rows, values)
     for k, value in values.items():
         rows[k] = value
-        if type(value) is TracedArray and not value._steps:
-            others[k] = value._storage, value._storage.version
 
 
-def are_rows(rows: Sequence[Any], values: Sequence[Any]) -> None:
-    """Note that *values* are equal to the first rows of the stack that has *rows*."""
+def are_rows(rows: Sequence[Any], values: Mapping[int, Any]) -> None:
+    """Note that *values* are equal to the rows of these numbers of the stack that has *rows*."""
     others = rows[0]._storage.others
-    for k, value in enumerate(values):
+    for k, value in values.items():
         if type(value) is TracedArray and not value._steps:
             others[k] = value._storage, value._storage.version
 
 
-def _run(items: Sequence[Any], start: int) -> int:
-    """The number of *items* from *start* on that are rows of one stack, in order and unwritten."""
-    first = _row_of(items, start)
+def run_of_rows(place: Callable[[int], tuple[Any, int] | None], start: int, end: int) -> tuple[Any, int, int]:
+    """(the stack, the first row, how many) of the items from *start* on that are rows of one stack, in order; (None, 0,
+    1) where the first one is none.  *place* gives (the stack, the number of the row in it) of an item, or None."""
+    first = place(start)
     if first is None:
-        return 0
-    count = 1
-    while start + count < len(items) and _row_of(items, start + count, first, count):
+        return None, 0, 1
+    stack, row, count = *first, 1
+    while start + count < end and (other := place(start + count)) is not None:
+        if other[0] is not stack or other[1] != row + count:
+            break
         count += 1
-    return count
+    return stack, row, count
 
 
-def _row_of(items: Sequence[Any], at: int, first: tuple[Atom, int] | None = None, count: int = 0) -> Any:
-    """(the stack, the number of the row in it) of an item; None where it is none, or not *count* after *first*."""
+def _row_of(items: Sequence[Any], at: int) -> tuple[Atom, int] | None:
+    """(the stack, the number of the row in it) of an item that is unwritten; None where it is none."""
     item = items[at]
     if type(item) is not TracedArray or item._steps or _is_symbol(item):
         return None
     storage = item._storage
     if type(storage) is RowStorage and not storage.version:
-        found = storage.stack, storage.k
-    else:  # it stands for a row, which those after it know
-        near = next((k for k in range(at + 1, min(at + _NEAR, len(items))) if _is_row(items[k])), None)
-        if near is None:
-            return None
-        row = items[near]._storage
-        if row.others.get(row.k - near + at) != (storage, storage.version):
-            return None
-        found = row.stack, row.k - near + at
-    return found if first is None or (found[0] is first[0] and found[1] == first[1] + count) else None
+        return storage.stack, storage.k
+    # it stands for a row, which those after it know
+    near = next((k for k in range(at + 1, min(at + _NEAR, len(items))) if _is_row(items[k])), None)
+    if near is None:
+        return None
+    row = items[near]._storage
+    k = row.k - near + at
+    return (row.stack, k) if row.others.get(k) == (storage, storage.version) else None
 
 
 def _is_symbol(item: TracedArray) -> bool:
@@ -144,9 +142,8 @@ def stack_of(items: Sequence[Any], atom_of: Any) -> Atom | None:
     parts: list[Atom] = []
     k, most = 0, 0
     while k < len(items):
-        count = _run(items, k)
+        stack, row, count = run_of_rows(lambda at: _row_of(items, at), k, len(items))
         if count > 1:
-            stack, row = _row_of(items, k)
             parts.append(_part(stack, row, count))
         else:
             atom, count = atom_of(items[k]), 1

@@ -189,7 +189,7 @@ class Dispatcher:
         if live is not None:
             answer = self._by_another_run(endpoint, call, known)
             return self._run_live(endpoint, call, live) if answer is MISS else answer
-        variant, arrays = self._find(call, known)
+        variant, arrays = next(self._holding(call, known), (None, ()))
         answer, reason = self._replay(endpoint, call, variant, arrays)
         if answer is MISS and variant is not None:
             answer = self._by_another_log(endpoint, call, known, variant)
@@ -220,25 +220,22 @@ class Dispatcher:
     def _follow(self, call: Call, options: Options) -> None:
         """Keep what a run has learned for the next one."""
 
-    def _find(self, call: Call, known: Sequence[Variant]) -> tuple[Variant | None, Sequence[Any]]:
-        """(the variant among *known* whose reads are those of now, its arrays)."""
+    def _holding(self, call: Call, known: Sequence[Variant]) -> Iterator[tuple[Variant, Sequence[Any]]]:
+        """The variants among *known* whose reads are those of now, each with its arrays."""
         for variant in known:
             arrays = variant.snapshot.check(*call.objects)
             if arrays is not None:
-                return variant, arrays
-        return None, ()
+                yield variant, arrays
 
     def _by_another_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], but: Variant
     ) -> Any:  # fmt: skip
         """The answer by a variant other than *but*: another way through the branches has read other places, all of
         which may be as they were, too."""
-        for variant in known:
-            arrays = variant.snapshot.check(*call.objects) if variant is not but else None
-            if arrays is not None:
-                answer, _ = self._try_families(endpoint, call, variant, arrays)
-                if answer is not MISS:
-                    return answer
+        for variant, arrays in self._holding(call, [other for other in known if other is not but]):
+            answer, _ = self._try_families(endpoint, call, variant, arrays)
+            if answer is not MISS:
+                return answer
         return MISS
 
     def _by_log(
@@ -566,7 +563,7 @@ class FunctionDispatcher(Dispatcher):
     def _by_log(
         self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
     ) -> Any:  # fmt: skip
-        alike = [v for v in known if v.reads is not None and v.snapshot.check(*call.objects) is not None]
+        alike = [v for v, _ in self._holding(call, known) if v.reads is not None]
         others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
         found = self._logged(endpoint, call, others, paths)
         if isinstance(found, MetTensorsError):
@@ -630,7 +627,7 @@ class FunctionDispatcher(Dispatcher):
         same program first."""
         others = self._others(endpoint, call)
         for mode, known in sorted(others, key=lambda other: not are_twins(other[0], endpoint.mode)):
-            theirs, arrays = self._find(call, known)
+            theirs, arrays = next(self._holding(call, known), (None, ()))
             if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
                 yield mode, theirs, arrays
 

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..runtime.record.effects import Expression
+from ..runtime.record.effects import Expression, Known
 from ..runtime.record.trees import Source, made_once
 from ..tensors.capture import Capture
 from ..tensors.inplace import detach, views
@@ -19,8 +19,6 @@ from ..tracer.ir.errors import unrecordable
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.record.array import TracedArray
 from .step_autograd import as_array
-
-Known = tuple[Hashable, Expression]  # (a key that is equal for the same expression, the expression)
 
 
 @dataclass(slots=True)

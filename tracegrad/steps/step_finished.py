@@ -4,7 +4,6 @@ met, the results of the kernel, and the kernel with its backward."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ..codegen.lower.canonical import canonicalise
@@ -51,39 +50,29 @@ def finished(
     captured = [float(x) if type(x) is int else x for x in snapshot.arrays]
     scalars = [scalar_type(place, call, captured) for place in places.inputs]
     first = len(results.atoms)
-    kernel = _kernel(capture, call, results, scalars, integers)
+    program, graph, payload, on_host = _kernel(capture, call, results, scalars, integers)
     wanted = [] if link is None else link.wanted
     reads = [] if link is None or link.backward is None else link.backward.reads
     counted = [places.inputs[k] for k in reads if is_tensor(places.inputs[k], call)]
     return TensorRecording(
-        kernel.graph, canonicalise(kernel.graph), len(places.inputs), captured, output, [],
-        list(recorder.input_names), results.changes, tuple(kernel.program.capacities), tuple(kernel.program.notes),
+        graph, canonicalise(graph), len(places.inputs), captured, output, [],
+        list(recorder.input_names), results.changes, tuple(program.capacities), tuple(program.notes),
         effects=results.effects, answers=[(g.kind, g.answer) for g in recorder.guards],
         questions=tuple(recorder.answered.questions), places=places.inputs, writes=results.writes, looked=places.looked,
         held=places.held, tensors=[(t, tensor_facts(t)) for t in places.from_outside(wanted)],
         arguments_as=places.arguments_as, link=link, wanted=[places.of(t) for t in wanted],
         complexes=places.complexes, free=_free(places, scalars), memory=_memory(places, results),
         one_memory=places.one_memory, counted=counted if reads else [places.of(t) for t in wanted],
-        payload=list(range(first, first + kernel.payload)), requires=[] if link is None else results.requires,
-        fn=fn, capture=capture, on_host=kernel.placement,
+        payload=list(range(first, first + payload)), requires=[] if link is None else results.requires,
+        fn=fn, capture=capture, on_host=on_host,
     )  # fmt: skip
-
-
-@dataclass(slots=True)
-class _StepKernel:
-    """A program as it is to be run: its *graph*, the number of results that go with the link (*payload*), and what of
-    it lies on the host, on a CUDA device."""
-
-    program: Recorder
-    graph: Graph
-    payload: int
-    placement: Placement | None
 
 
 def _kernel(
     capture: Capture, call: Call, results: StepResults, scalars: Sequence[type | None], integers: Integers
-) -> _StepKernel:
-    """The kernel that gives the *results*; adds the link's to their places, and reasons against a replay."""
+) -> tuple[Recorder, Graph, int, Placement | None]:
+    """(the program that gives the *results*, its graph as it is to be run, the number of results that go with the link,
+    what of it lies on the host, on a CUDA device); adds reasons against a replay."""
     link, on_device = capture.link, capture.device.type == "cuda"
     atoms = [*results.written, *results.atoms]
     note_loops(capture.recorder)
@@ -100,12 +89,12 @@ def _kernel(
     if not on_device:
         graph, decisions = in_strips(graph)
         program.notes += decisions
-        return _StepKernel(program, graph, len(payload), None)
+        return program, graph, len(payload), None
     inputs = [_on_host(kind, given, call) for kind, given in capture.sources]
     placement = Placement(inputs, [*results.on_host, *[False] * len(payload)])
     if divide(graph, placement.inputs, placement.results) is None:
         results.changes.append(Refusal.STEP_HOST())
-    return _StepKernel(program, graph, len(payload), placement)
+    return program, graph, len(payload), placement
 
 
 def _free(places: Places, scalars: Sequence[type | None]) -> list[int]:

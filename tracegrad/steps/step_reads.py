@@ -18,7 +18,7 @@ from ..optim.lr_scheduler import LRScheduler
 from ..optim.optimizer import Optimizer
 from ..runtime.logged.reads import FoundOutsideError, NotClosedError, ReadLog, not_closed
 from ..runtime.logged.written_arrays import ArraySink
-from ..runtime.state.state_graph import Leaf, StateNode
+from ..runtime.state.state_graph import Edge, Leaf, StateNode
 from ..runtime.state.trust import Trust
 from ..tensors.device import on_cuda
 from ..tensors.hooks import end_of
@@ -117,7 +117,7 @@ class StepReads(ReadLog):
         made = self._graph.node("const", t, label)
         facts = tensor_facts(t)
         self.facts.append((t, facts))
-        made.edge("quiet", "facts", self._graph.leaf(facts))
+        made.edges.append(Edge("quiet", "facts", self._graph.leaf(facts)))
         for name in ("_hooks", "_after"):
             self._hooks(made, name, getattr(t, name) or {})
         return made

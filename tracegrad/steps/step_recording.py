@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,6 +66,7 @@ class TensorRecording(Recording):
     _check: Callable[..., bool] | None = None  # of ``holds``
     _written: Callable[..., list[Any]] | None = None  # the containers outside that it writes
     _read: Callable[..., list[Any]] | None = None  # of ``values``
+    exact: ClassVar[bool] = True
 
     def release(self) -> None:
         super().release()
@@ -75,10 +76,6 @@ class TensorRecording(Recording):
     def generators(self) -> list[Any]:
         """The random generators that a run draws from before it is known whether it will be taken."""
         return list({id(place[2]): place[2] for place in self.places if place[0] == "fresh"}.values())
-
-    @property
-    def exact(self) -> bool:
-        return True
 
     @property
     def plain(self) -> bool:

@@ -35,8 +35,8 @@ from ..record.effects import Effects, Expression, Known, OtherValues, OutsideEff
 from ..record.held_values import holds_traced
 from ..record.sinks import SINKS
 from ..record.trees import Source, made_once
-from ..state.c_state import keeps_c_state
 from ..state.contents import slots
+from ..state.objects import keeps_c_state
 from ..state.own_items import CONTENTS, OwnItems
 from ..state.state_graph import Leaf, StateGraph, StateNode
 from ..state.values import is_leaf, is_nan, nans_in, state_token, token

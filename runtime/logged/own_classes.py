@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...tracer.record.recorder import Recorder
-from ..state.c_state import keeps_c_state
 from ..state.contents import set_attribute
+from ..state.objects import keeps_c_state
 from ..state.state_graph import Leaf, StateNode
 from ..state.trust import hidden_state
 from .attributes import found_in

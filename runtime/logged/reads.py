@@ -39,11 +39,10 @@ from ...tracer.record.shown_names import CALLED_AS, OBJECTS, stand_in
 from ...tracer.rules.host_code import HostCode
 from ..cuda.arrays import as_device
 from ..record.kinds import EAGER, is_named_tuple, item_key, may_be_written
-from ..state.c_state import keeps_c_state
 from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
 from ..state.kept_cache import CACHE
 from ..state.libraries import ENVIRONMENT, LOCALE
-from ..state.objects import OF_DATA, is_library_function, is_singleton, unread
+from ..state.objects import OF_DATA, is_library_function, is_singleton, keeps_c_state, unread
 from ..state.own_items import base_of_items
 from ..state.pins import MISSING, Pins, can_change, lookup
 from ..state.state_graph import LENGTH, MAX_CONTENT, VALUES, Edge, Leaf, StateGraph, StateNode

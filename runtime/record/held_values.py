@@ -30,7 +30,7 @@ from ...tracer.ir.site import OWN_FOLDER, at_site
 from ...tracer.record.array import METHODS, TracedArray
 from ...tracer.record.integers import TracedInt
 from ...tracer.record.undecided import Undecided, UndecidedTruth
-from ..state.c_state import keeps_c_state
+from ..state.objects import keeps_c_state
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .live_frame import LiveFrame

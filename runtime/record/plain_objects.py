@@ -21,8 +21,8 @@ from ...tracer.ir import forks
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
-from ..state.c_state import keeps_c_state
 from ..state.contents import slots
+from ..state.objects import keeps_c_state
 from ..state.pins import lookup
 from ..state.trust import Trust
 from ..state.values import holders

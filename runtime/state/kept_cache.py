@@ -14,15 +14,13 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.class_flags import HEAP_TYPE
-from .c_state import keeps_c_state
 from .contents import attributes
+from .objects import keeps_c_state
 from .state_graph import MAX_CONTENT
 from .values import identity, is_leaf, same, token
 
 CACHE: Any = type(functools.lru_cache(len))
-
 _MAX_PARTS = 1000
-
 _DEPTH = 4  # of objects in one another that are looked into
 
 
@@ -63,14 +61,10 @@ def _key(value: Any, outside: Container[int], depth: int = 0) -> Any:
         return tuple([_key(x, outside, depth) for x in value])
     if type(value) is np.ndarray and not value.dtype.hasobject and value.nbytes <= MAX_CONTENT:
         return _content(value)
-    if id(value) in outside or depth > _DEPTH or not _is_plain_object(value):
+    kind = type(value)
+    if id(value) in outside or depth > _DEPTH or not kind.__flags__ & HEAP_TYPE or keeps_c_state(kind):
         return identity(value)
-    return type(value), *[(name, _key(x, outside, depth + 1)) for name, x in sorted(attributes(value).items())]
-
-
-def _is_plain_object(value: Any) -> bool:
-    """Whether all of an object is its attributes."""
-    return bool(type(value).__flags__ & HEAP_TYPE) and not keeps_c_state(type(value))
+    return kind, *[(name, _key(x, outside, depth + 1)) for name, x in sorted(attributes(value).items())]
 
 
 def _content(array: np.ndarray) -> Any:

@@ -186,11 +186,6 @@ _TABLE: dict[str, Verdict] = {
     **dict.fromkeys(_PURE_FUNCTIONS, PURE),
 }
 
-# Packages that run inside of those above (compilers, array libraries, what pandas stores its columns in and computes
-# with, tests) and may be seen there; elsewhere they are judged.
-MACHINERY = (*PACKAGES, "cupy_backends", "cuda", "numba_cuda", "ml_dtypes", "_pytest", "pluggy",
-             "pyarrow", "dateutil", "pytz", "six", "numexpr", "bottleneck",
-             "coverage", "hypothesis", "pydevd", "debugpy")  # fmt: skip
 LOCAL_TIME = {"fromtimestamp", "timestamp", "astimezone"}  # methods of `datetime` that read the time zone
 # Names of NumPy's that make dates, of text too; and text that is a clock to them.
 _MOMENTS = ("now", "today")

@@ -1,18 +1,25 @@
-"""Objects of installed libraries: functions in C, those that a module keeps, and what of a distribution is not read."""
+"""Objects with a state in C, and of installed libraries: functions, those that a module keeps, what is not read."""
 
 from __future__ import annotations
 
 import sys
+import types
 from collections.abc import Collection
 from typing import Any
 
-from .c_state import keeps_c_state
-
 DRAWING = frozenset(("rvs", "_rvs", "random_state", "_random_state"))
-
 _VECTORIZED = ("vecentropy", "generic_moment")
-
 OF_DATA = ("scipy.sparse.", "scipy.interpolate.")  # modules with classes of this kind
+
+
+def keeps_c_state(cls: type) -> bool:
+    """Whether instances have room for state beyond ``__dict__``, ``__slots__`` and a list of weak references."""
+    if cls.__itemsize__:
+        return True
+    size = object.__basicsize__ + (8 if cls.__dictoffset__ > 0 else 0) + (8 if cls.__weakrefoffset__ > 0 else 0)
+    slots = [v for c in cls.__mro__ if "__slots__" in c.__dict__ for v in c.__dict__.values()]  # not those of C classes
+    size += 8 * sum(isinstance(v, types.MemberDescriptorType) for v in slots)
+    return cls.__basicsize__ > size
 
 
 def is_library_function(value: Any) -> bool:

@@ -42,9 +42,6 @@ class StateNode:
     native: bool = False  # names or items are compared by the pins, but those in `loose`
     loose: Collection[Any] = ()
 
-    def edge(self, how: str, arg: Any, child: Leaf | StateNode) -> None:
-        self.edges.append(Edge(how, arg, child))
-
     def parts(self) -> list[Edge]:
         """The edges, one for each item where all were read at once."""
         if all(edge.how != VALUES for edge in self.edges):

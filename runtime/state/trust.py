@@ -18,8 +18,8 @@ from typing import Any
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import OWN_FOLDER
-from .c_state import keeps_c_state
-from .libraries import MACHINERY, PACKAGES, LibrarySetting, impure, known, verdict
+from .libraries import PACKAGES, LibrarySetting, impure, known, verdict
+from .objects import keeps_c_state
 
 _RANDOM, _CLOCK = Refusal.CALLS_RANDOM, Refusal.CALLS_CLOCK
 _SYSTEM, _FILES, _NAMES = Refusal.CALLS_SYSTEM, Refusal.CALLS_FILES, Refusal.CALLS_NAMES
@@ -93,12 +93,6 @@ class Trust:
     def file(self, name: str) -> bool:
         """Whether a source file is library code that the table judges."""
         return known(self.name(name))
-
-    def machinery(self, name: str) -> bool:
-        """Whether a source file is of the standard library, or of a package that our own code runs."""
-        dotted = self.name(name)
-        top = dotted.partition(".")[0]
-        return bool(dotted) and (top in MACHINERY or top in sys.stdlib_module_names)
 
     def module(self, module: types.ModuleType) -> bool:
         name = getattr(module, "__name__", "")

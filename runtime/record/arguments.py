@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import inspect
 import itertools
+import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType, ModuleType
@@ -29,6 +30,7 @@ from .plain_objects import is_object, kept_results
 from .trees import may_change, one_level
 
 _MOST_SEEN = 100_000  # objects that are looked through for a container
+_OF_LISTS = re.compile("'list'|'tuple'|sequence")  # what errors call them
 
 
 def positional_names(fn: Callable[..., Any] | None) -> list[str]:
@@ -183,7 +185,7 @@ class Arguments:
 def explain_lists(error: Exception, fn: Callable[..., Any], call: Any) -> None:
     """Have an error that Python has made of a list of numbers among the arguments of *call* say what to pass."""
     text = error.args[0] if len(error.args) == 1 else None
-    if type(error) not in (TypeError, AttributeError) or not isinstance(text, str) or not _of_list(text):
+    if type(error) not in (TypeError, AttributeError) or not isinstance(text, str) or not _OF_LISTS.search(text):
         return
     args, kwargs = call.arguments
     given = [*zip(positional_names(fn), args, strict=False), *kwargs.items()]
@@ -192,10 +194,6 @@ def explain_lists(error: Exception, fn: Callable[..., Any], call: Any) -> None:
     if lists and last is not None and not is_raise(last):
         name, value = lists[0]
         error.args = (f"{text}: the argument `{name}` is a {type(value).__name__}; pass np.array({name})",)
-
-
-def _of_list(text: str) -> bool:
-    return "'list'" in text or "'tuple'" in text or "sequence" in text
 
 
 def _holds_numbers(value: Any) -> bool:

@@ -156,10 +156,6 @@ def _forward(name: str) -> Callable[..., Any]:
     return ask
 
 
-def _truth(run: Any, found: Any) -> Any:
-    return run.test(found)
-
-
 def _plain(run: Any, found: Any) -> Any:
     """An answer that Python judges, of which there are no traced ones."""
     return found if type(found) not in TRACED else operator.index(found)
@@ -167,7 +163,7 @@ def _plain(run: Any, found: Any) -> Any:
 
 _ANSWERS: dict[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("__iter__", "__reversed__"), lambda run, found: asked(run, found, *_STEPS)),
-    **dict.fromkeys(("__contains__", "__exit__"), _truth),
+    **dict.fromkeys(("__contains__", "__exit__"), lambda run, found: run.test(found)),
     **dict.fromkeys(("__len__", "__index__", "__int__"), _plain),
 }  # fmt: skip
 

@@ -19,17 +19,14 @@ from .complex_data import as_result
 from .trees import Source
 
 Expression = Callable[[Source, Sequence[str]], str]  # of the leaves' texts; ``r`` are the kernel's results
-Known = tuple[Hashable, Expression]
+Known = tuple[Hashable, Expression]  # (a key that is equal for the same expression, the expression)
 
 
 class OtherValues(Protocol):
     """The values that a library above knows, of one run."""
 
-    def expression(
-        self, value: Any, result: Callable[[TracedArray], tuple[Hashable, Expression]]
-    ) -> tuple[Hashable, Expression] | None:
-        """(a key that is equal for the same expression, the expression) of *value*, if the library knows it; *result*
-        gives them for a traced array."""
+    def expression(self, value: Any, result: Callable[[TracedArray], Known]) -> Known | None:
+        """The expression of *value*, if the library knows it; *result* gives that of a traced array."""
 
 
 class Sink(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 from ...codegen.derive.adjoint import vjp
 from ...tracer.ir.graph import structural
 from ...tracer.record.array import wrap
-from ...tracer.record.recorder import Recorder, require_recorder
+from ...tracer.record.recorder import require_recorder
 from ..mode import GRAD, VALUE, Mode
 from .call_key import Call
 from .differentiable import differentiated, gradient_text, leaf_names, loss_of
@@ -26,10 +26,6 @@ def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
     if mode.kind == VALUE:
         args, kwargs = call.arguments
         return fn(*args, **kwargs)
-    return _gradient(fn, mode, call, recorder)
-
-
-def _gradient(fn: Callable[..., Any], mode: Mode, call: Call, recorder: Recorder) -> Any:
     run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=mode.has_aux)
     result, loss = loss_of(fn, run.out, mode)
     found = vjp(run.nodes, loss, structural(1, loss.aval.dtype), run.lanes)

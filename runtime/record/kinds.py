@@ -49,12 +49,8 @@ def may_be_written(array: Any) -> bool:
 def is_named_tuple(kind: type) -> bool:
     """Whether objects of *kind* are made by the code of ``namedtuple``, and are their fields."""
     made = getattr(kind, "__new__", None)
-    return (
-        issubclass(kind, tuple)
-        and hasattr(kind, "_fields")
-        and type(made) is types.FunctionType
-        and (made.__code__.co_filename.startswith("<"))
-    )
+    by_code = type(made) is types.FunctionType and made.__code__.co_filename.startswith("<")
+    return issubclass(kind, tuple) and hasattr(kind, "_fields") and by_code
 
 
 def item_key(key: Any) -> Any:

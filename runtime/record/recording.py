@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import optree
@@ -94,10 +94,6 @@ class UserRun:
     arrays: list[Held] = field(default_factory=list)
     differentiable: bool = False  # whether it was looked for gradients that the run would have lost
 
-    def like(self, other: UserRun | None) -> bool:
-        """Whether *other*, whose program has the same value, may be taken to have the same derivative."""
-        return other is not None and [n.prim for n in self.nodes] == [n.prim for n in other.nodes]
-
 
 @dataclass(slots=True)
 class Recording:
@@ -121,6 +117,7 @@ class Recording:
     run: UserRun | None = None  # from which those of other modes are derived
     origin: Mode | None = None  # the mode from whose recording this one is derived, without running Python
     log: Snapshot | None = None  # what a logged run has read, until the recording has been used
+    exact: ClassVar[bool] = False  # whether operands are laid out as the recording's, as the kernel writes into them
 
     def twin(self, captured: list[Any]) -> Recording | None:
         """The same run for the gradient alone where this is for value and gradient, and the other way round, where the
@@ -129,11 +126,6 @@ class Recording:
         if other is None:
             return None
         return replace(self, captured=captured, output=replace(other, twin=replace(self.output, twin=None)))
-
-    @property
-    def exact(self) -> bool:
-        """Whether operands have to be laid out as those of the recording, because the kernel writes into them."""
-        return False
 
     @property
     def plain(self) -> bool:

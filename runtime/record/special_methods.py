@@ -33,17 +33,10 @@ class SpecialMethods(Transparent):
     test: Callable[[Any], bool]  # type: ignore[assignment]
     call: Callable[..., Any]  # type: ignore[assignment]
 
-    def iter(self, xs: Any) -> Any:
+    def iter(self, xs: Any, *counts: int) -> Any:
         return self.run.iterable(xs)
 
-    def splat(self, xs: Any) -> Any:
-        return self.run.iterable(xs)
-
-    def unpack(self, xs: Any, count: int) -> Any:
-        return self.run.iterable(xs)
-
-    def unpack_star(self, xs: Any, before: int, after: int) -> Any:
-        return self.run.iterable(xs)
+    splat = unpack = unpack_star = iter
 
     def first_iterable(self, xs: Any) -> Any:
         return Begun(self.run.iterable(xs))

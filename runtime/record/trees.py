@@ -25,7 +25,6 @@ from .plain_objects import is_object, kept_results, maker, slots_of
 _SEQUENCES = {optree.PyTreeKind.TUPLE: tuple, optree.PyTreeKind.LIST: list}
 _MAPPINGS = {optree.PyTreeKind.DICT: dict, optree.PyTreeKind.ORDEREDDICT: OrderedDict}
 _NATIVE = 6  # nodes from which on it does
-_OF_CLASSES = (optree.PyTreeKind.NAMEDTUPLE, optree.PyTreeKind.CUSTOM)
 # Containers that a function may change; the order of items and keys is in their structure.
 MUTABLE = frozenset((
     optree.PyTreeKind.LIST, optree.PyTreeKind.DICT, optree.PyTreeKind.ORDEREDDICT, optree.PyTreeKind.DEFAULTDICT,
@@ -72,15 +71,6 @@ def repeated_leaves(spec: Any, value: Any) -> dict[int, int]:
     return found
 
 
-@lru_cache(maxsize=1024)
-def classes_in(spec: Any) -> tuple[type, ...]:
-    """The classes of the user's whose objects the structure takes apart: named tuples, registered classes."""
-    if spec.kind == optree.PyTreeKind.LEAF:
-        return ()
-    own = (spec.type,) if spec.kind in _OF_CLASSES else ()
-    return tuple(dict.fromkeys([*own, *[cls for inner in spec.children() for cls in classes_in(inner)]]))
-
-
 def one_level(value: Any, spec: Any) -> tuple[list[Any], Any]:
     """(the parts of a container or object that *spec* takes apart, its structure over them)."""
     return tree_flatten(value, lambda part: part is not value, namespace=spec.namespace or NAMESPACE)
@@ -105,13 +95,7 @@ class Source:
 
     def constant(self, value: Any) -> str:
         """The text by which *value* is known in the code."""
-        if (
-            value is None
-            or value is True
-            or value is False
-            or type(value) is str
-            or (type(value) is int and -5 <= value <= 256)
-        ):
+        if value is None or type(value) in (bool, str) or (type(value) is int and -5 <= value <= 256):
             return repr(value)
         for name, known in self.names.items():
             if known is value:

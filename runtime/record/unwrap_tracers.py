@@ -109,17 +109,7 @@ class Settled:
             if type(value) is Whole:
                 plain = self(value.value, depth)
             elif type(value) is TracedArray:
-                # in an error, there are those of the body of a loop in which it arose
-                elsewhere = value._complete and value._recorder.thread != get_ident()  # another run's, under way
-                lost = (
-                    elsewhere
-                    or not value._complete
-                    or (
-                        not value._recorder.active
-                        and (self._in_error or self.failed or value._recorder.outermost() is not self.run)
-                    )
-                )
-                plain = value if lost else self._number(value)
+                plain = value if self._is_lost(value) else self._number(value)
             elif type(value) in _STAND_INS:
                 plain = value.plain()
             elif type(value) is KnownModule:
@@ -135,6 +125,14 @@ class Settled:
                 self.unsettled.append(value)
             known = self._known[id(value)] = value, plain
         return known[1]
+
+    def _is_lost(self, array: TracedArray) -> bool:
+        """Whether a traced array has no value that can be told."""
+        if not array._complete or array._recorder.thread != get_ident():  # another run's, under way
+            return True
+        # in an error, there are those of the body of a loop in which it arose
+        elsewhere = self._in_error or self.failed or array._recorder.outermost() is not self.run
+        return not array._recorder.active and elsewhere
 
     def knows(self, value: Any) -> bool:
         """Whether *value* is what is noted here of others."""

@@ -22,8 +22,6 @@ from ..record.sparse_arrays import csr_array, over
 _SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
 _SCALAR_NAMES = {kind: name for name, kind in _SCALARS.items()}
 _ALIGN = 64
-
-
 MOST_PLANS = 16  # in one file
 
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..ir.aval import FLOAT, FLOAT_KINDS, Aval, check_dtype
+from ..ir.aval import FLOAT, Aval, check_dtype
 from ..ir.class_flags import SEQUENCE
 from ..ir.debuggers import looks_on
 from ..ir.errors import MutationError, OnlyPythonError, TracegradError, UnsupportedError
@@ -835,18 +835,9 @@ def constant(array: np.ndarray) -> Atom:
     if array.ndim == 0:
         return literal(array[()])
     if array.dtype.kind == "c":
-        re, im = recorder.lanes_of(array)
+        re, im = recorder.constants.lanes_of(array)
         return Pair(constant(re), constant(im), array.dtype)
-    var = recorder.const(array)
-    if not _same_bytes(recorder.env[var], array):  # written to since it was first used
-        var = recorder.const(np.array(array))
-    return var
-
-
-def _same_bytes(kept: np.ndarray, array: np.ndarray) -> bool:
-    return (
-        bool(np.array_equal(kept, array)) if array.dtype.kind not in FLOAT_KINDS else kept.tobytes() == array.tobytes()
-    )
+    return recorder.const(array)
 
 
 def outranks(kind: type) -> bool:

@@ -180,7 +180,7 @@ def array_refusal() -> UnsupportedError:
             "a plain NumPy array was indexed with a traced array: write np.take(a, index, axis=0), or make the "
             "indexed array an argument"
         )
-    if _draws(getattr(asked.callee, "__self__", None)):
+    if type(getattr(asked.callee, "__self__", None)).__module__.startswith("numpy.random"):  # of a generator
         return UnsupportedError.here(_DRAW_HINT.format(asked.name))
     frame, outermost, called = asked.frame, None, asked.name
     while is_internal(frame.f_code.co_filename) and frame.f_back is not None:  # the NumPy function that the user called
@@ -196,11 +196,6 @@ def array_refusal() -> UnsupportedError:
     known = shown or called
     hint = _FOREIGN_HINT.format(known or "code outside NumPy and SciPy")
     return UnsupportedError.here(hint if known else f"{hint}; arrays to assign into by np.zeros_like(x)")
-
-
-def _draws(obj: Any) -> bool:
-    """Whether *obj* is one of NumPy's random generators."""
-    return type(obj).__module__.startswith("numpy.random")
 
 
 def _public_name(function: Any) -> str | None:

@@ -89,7 +89,7 @@ class Recorder(RunSettings, Builder):
         self.integers: set[Var] = set()  # inputs that stand for ints, which have no gradient
         self.guards: list[Guard] = []
         self.consts: list[tuple[Var, np.ndarray]] = []
-        self._constants = Constants()
+        self.constants = Constants()
         self.captured: dict[int, Any] = {}  # id(outside array) -> its traced stand-in
         self.outside: dict[Var, frozenset[Var]] = {}  # inputs that no gradient is taken of -> the captured ones behind
         self.answered = OutsideAnswers()
@@ -233,15 +233,11 @@ class Recorder(RunSettings, Builder):
 
     def const(self, array: np.ndarray) -> Var:
         """An array that the user's Python made: its contents travel with the recording."""
-        found, kept = self._constants.of(array, self.repeatable)  # elsewhere equal ones may be so by chance
+        found, kept = self.constants.of(array, self.repeatable)  # elsewhere equal ones may be so by chance
         if found not in self.env:
             self.consts.append((found, kept))
             self.env[found] = kept
         return found
-
-    def lanes_of(self, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The lanes of a complex array that the user's Python made: the same objects for the same contents."""
-        return self._constants.lanes_of(array)
 
     def value(self, atom: Atom) -> Any:
         """The value of *atom* in this run as a NumPy array, computed now if need be."""
@@ -274,10 +270,6 @@ class Recorder(RunSettings, Builder):
     def demand(self, atom: Atom) -> Any:
         """As ``value_there``, where nodes define all that *atom* depends on."""
         return demand([atom], self.nodes, self.env, self._producers, self.backend)[0]
-
-    def of_row(self, atom: Atom) -> bool:
-        """Whether *atom* depends on a variable that stands for one row of many."""
-        return self.stand_ins.is_of_row(atom, self.nodes)
 
     def presume(self, condition: Atom, *operands: Atom, evaluate: bool = True) -> bool:
         """Whether the 0-d *condition* on *operands* holds in this run, which then rests on it.  Not *evaluate*: whether

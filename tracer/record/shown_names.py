@@ -143,8 +143,8 @@ class AsValue:
 
     __slots__ = ("_ours", "_real")
 
-    def __init__(self, real: Any, ours: Any = None) -> None:
-        self._real, self._ours = CALLED_AS[id(real)] if ours is None else (real, ours)
+    def __init__(self, real: Any, ours: Any) -> None:
+        self._real, self._ours = real, ours
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._ours(*args, **kwargs)
@@ -215,7 +215,7 @@ class KnownModule(ModuleType):
         self._real = real
 
     def __getattribute__(self, name: str) -> Any:
-        real = object.__getattribute__(self, "_real")
+        real = module_of(self)
         found = getattr(real, name)
         if id(found) in CALLED_OF:
             return _module(found)
@@ -226,11 +226,10 @@ class KnownModule(ModuleType):
         return ours
 
     def __eq__(self, other: object) -> bool:
-        real = object.__getattribute__(self, "_real")
-        return (object.__getattribute__(other, "_real") if type(other) is KnownModule else other) is real
+        return (module_of(other) if type(other) is KnownModule else other) is module_of(self)
 
     def __hash__(self) -> int:
-        return hash(object.__getattribute__(self, "_real"))
+        return hash(module_of(self))
 
 
 def module_of(known: KnownModule) -> ModuleType:

@@ -65,7 +65,9 @@ def _schur(
 def _has_pairs(t: Atom) -> bool:
     """Whether there are complex eigenvalues, which stand in blocks of two: a question, but for rows of a batch,
     which may differ: there the derivative is NaN."""
-    return not require_recorder("scipy.linalg.schur").of_row(t) and bool(np.any(np.diagonal(wrap(t), -1) != 0))
+    recorder = require_recorder("scipy.linalg.schur")
+    of_row = recorder.stand_ins.is_of_row(t, recorder.nodes)
+    return not of_row and bool(np.any(np.diagonal(wrap(t), -1) != 0))
 
 
 def _no_rule(*_: Any) -> NoReturn:

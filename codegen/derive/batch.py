@@ -15,6 +15,7 @@ calls of Python's have rules in the files beside this one, whose names begin ali
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,6 @@ from ...tracer.ir.graph import Atom, Guard, Lit, Node, Var, answered, bind, curr
 from ...tracer.ir.primitive import CUSTOM, ELEMENTWISE, LAPACK, LOOP
 from ...tracer.ops.elementwise import BROADCAST, F
 from ...tracer.ops.reduce import reduce
-from ...tracer.ops.shape import reshape, slice_axis
 from .batched_calls import custom_rows, host_rows
 from .batched_indexing import INDEXED
 from .batched_loops import loop_rows
@@ -57,27 +57,23 @@ def _of_all(guard: Guard, found: Mapping[Var, Atom]) -> Guard:
     rows = found.get(guard.atom) if isinstance(guard.atom, Var) else None
     if rows is None:
         return guard
-    if rows.aval.dtype == BOOL and rows.aval.ndim == 1:
+    if rows.aval.dtype == BOOL:
         held = rows if guard.expected else F.logical_not(rows)
     else:
-        held = _alike(rows, np.frombuffer(guard.answer, rows.aval.dtype))
-    every = reduce("all", held, tuple(range(held.aval.ndim)))
+        held = _alike(rows, np.frombuffer(guard.answer, rows.aval.dtype)[0])
+    every = reduce("all", held, (0,))
     said = guard.said or answered(guard.kind, guard.expected, "row")
     return Guard(every, np.True_, guard.kind, guard.site, guard.position, said=said)
 
 
-def _alike(rows: Atom, answers: np.ndarray) -> Atom:
-    """Whether each of *rows* has the bits of the *answers*: one, or one for each turn of a loop."""
-    held: Atom = structural(True, BOOL)
-    for k, answer in enumerate(answers):
-        turn = rows if rows.aval.ndim == 1 else reshape(slice_axis(rows, 1, k, 1), rows.aval.shape[:1])
-        expected = Lit(answer, rows.aval.dtype)
-        same = F.ne(turn, turn) if answer != answer else F.eq(turn, expected)
-        if answer == 0 and rows.aval.is_float:
-            one = structural(1, rows.aval.dtype)
-            same = F.logical_and(same, F.eq(F.copysign(one, turn), F.copysign(one, expected)))
-        held = F.logical_and(held, same)
-    return held
+def _alike(rows: Atom, answer: Any) -> Atom:
+    """Whether each of *rows* has the bits of the *answer*."""
+    expected = Lit(answer, rows.aval.dtype)
+    same = F.ne(rows, rows) if answer != answer else F.eq(rows, expected)
+    if answer != 0 or not rows.aval.is_float:
+        return same
+    one = structural(1, rows.aval.dtype)
+    return F.logical_and(same, F.eq(F.copysign(one, rows), F.copysign(one, expected)))
 
 
 # ---- the walk ------------------------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def successors(paths: Sequence[Path]) -> list[list[int]]:
     for k, guard, node, place in steps:
         if len(firsts[node]) > 1:
             result[k][guard] = firsts[node][(place + 1) % len(firsts[node])]
-        else:  # a path that was asked something else before (a question for all turns of a loop)
+        else:  # a path that was asked something else before (a question for all iterations of a loop)
             others = (j for j, path in enumerate(paths) if j != k and possible(path, paths[k], guard))
             result[k][guard] = next(others, -1)
     return result

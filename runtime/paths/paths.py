@@ -133,7 +133,7 @@ def make_path(recording: Recording, program: Program | None, bound: Callable[...
     """The path of *recording*, whose kernel *bound* counts its runs in *counts*."""
     guards = [*recording.graph.guards, *recording.numbers]
     order = sorted(enumerate(guards), key=lambda item: item[1].position)
-    questions = [((g.kind, g.site, len(g.turns)), g.answer, index) for index, g in order]
+    questions = [((g.kind, g.site), g.answer, index) for index, g in order]
     return Path(recording, program, bound, [b""] * len(recording.numbers), counts, guards, questions)
 
 

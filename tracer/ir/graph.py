@@ -190,20 +190,19 @@ class Node:
 @dataclass(slots=True)
 class Guard:
     """A fact that Python's control flow relied on: *atom* (0-d) had the value *expected* at *site*, when *position*
-    nodes had been recorded.  Where it stands for all turns of a loop, ``turns`` are their answers.  ``said``: what it
-    means that it holds, and that it does not, where Python was not told *expected*."""
+    nodes had been recorded.  ``said``: what it means that it holds, and that it does not, where Python was not told
+    *expected*."""
 
     atom: Atom
     expected: Any
     kind: str
     site: Site | None
     position: int = field(default=0, compare=False)
-    turns: bytes = field(default=b"", compare=False)
     said: tuple[str, str] | None = field(default=None, compare=False)
 
     @property
     def answer(self) -> bytes:
-        return self.turns or np.asarray(self.expected).tobytes()
+        return np.asarray(self.expected).tobytes()
 
 
 def told_value(kind: str, value: Any) -> Any:

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.class_flags import HEAP_TYPE
-from ...tracer.ir.own_attributes import is_empty
 from ..disk.encoding import EncodingError, encode
 from ..state.set_order import hashes_here
 from ..wrapper import Wrapper
@@ -376,7 +375,10 @@ def _name(fn: types.FunctionType, name: str) -> Any:
 
 def _cell(fn: types.FunctionType, name: str) -> Any:
     cell = (fn.__closure__ or ())[fn.__code__.co_freevars.index(name)]
-    return ABSENT if is_empty(cell) else cell.cell_contents
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return ABSENT
 
 
 def _attribute(x: Any, name: str) -> Any:

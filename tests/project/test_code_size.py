@@ -71,4 +71,4 @@ def test_what_is_counted() -> None:
         "def f(a):\n if a and b or c: return 1\n try: pass\n except E: pass\n return [x for x in a if x]"
     )
     assert complexity(function.body[0]) == 1 + 1 + 2 + 1 + 2
-    assert len(attributes("Recorder")) > 20 and "items" in attributes("Recorder")
+    assert len(attributes("Recorder")) > 20 and "guards" in attributes("Recorder")

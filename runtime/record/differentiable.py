@@ -124,12 +124,9 @@ def fields_of(spec: Any, field: tuple[type, str] | None = None) -> tuple[tuple[t
 
 def _meant_as_float(leaf: Any, cls: type, name: str) -> bool:
     """Whether a leaf that is an int stands in an attribute that is declared to be a float."""
-    declared = next((vars(c).get("__annotations__", {})[name] for c in cls.__mro__ if _declares(c, name)), None)
+    annotations = [vars(c).get("__annotations__", {}) for c in cls.__mro__]
+    declared = next((found[name] for found in annotations if name in found), None)
     return type(leaf) is int and declared in (float, "float", np.float64, "np.float64")
-
-
-def _declares(cls: type, name: str) -> bool:
-    return name in vars(cls).get("__annotations__", {})
 
 
 def _not_a_float(leaf: Any, kind: str) -> tuple[str, str]:

@@ -11,12 +11,13 @@ from typing import Any
 
 from ...codegen.derive.adjoint import vjp
 from ...tracer.ir.graph import structural
+from ...tracer.ops.complex import conjugate, put_together
 from ...tracer.record.array import wrap
 from ...tracer.record.recorder import require_recorder
 from ..mode import GRAD, VALUE, Mode
 from .call_key import Call
 from .differentiable import differentiated, gradient_text, leaf_names, loss_of
-from .inner import run_within, whole
+from .inner import run_within
 from .trees import Source, make_function
 
 
@@ -29,7 +30,8 @@ def inline_call(fn: Callable[..., Any], mode: Mode, call: Call) -> Any:
     run = run_within(fn, call, differentiated(call, mode, leaf_names(fn, call)), recorder, has_aux=mode.has_aux)
     result, loss = loss_of(fn, run.out, mode)
     found = vjp(run.nodes, loss, structural(1, loss.aval.dtype), run.lanes)
-    tree = in_arguments(call, mode, [wrap(g, recorder) for g in whole(found, run.variables, -1)])
+    slopes = put_together(found, run.variables)
+    tree = in_arguments(call, mode, [wrap(conjugate(x), recorder) for x in slopes])
     if mode.kind == GRAD:
         return (tree, run.aux) if mode.has_aux else tree
     value = wrap(result, recorder)

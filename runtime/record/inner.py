@@ -6,7 +6,7 @@ Each of those arguments is renamed first (``renamed``), so that a closure over t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,13 +98,3 @@ def renamed(atom: Atom, recorder: Recorder) -> Var:
     alias = Var(atom.aval)
     recorder.append(Node(PRIMITIVES["alias"], (atom,), {}, (alias,), recorder.site()))
     return alias
-
-
-def whole(found: Iterable[Atom], like: Sequence[Atom], sign: int = 1) -> list[Atom]:
-    """Values in place of *like*, of which *found* are the real ones, those of the lanes of complex ones; *sign* -1: the
-    complex conjugates."""
-    lanes = iter(found)
-    return [
-        Pair(next(lanes), next(lanes) if sign > 0 else -next(lanes), x.aval.dtype) if x.aval.is_complex else next(lanes)
-        for x in like
-    ]

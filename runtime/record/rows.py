@@ -15,6 +15,7 @@ from ...codegen.derive.batch import batch, batch_guards
 from ...tracer.ir.aval import FLOAT_KINDS
 from ...tracer.ir.errors import UnsupportedError
 from ...tracer.ir.graph import Atom, Guard, Node, Pair, Var, lanes, structural
+from ...tracer.ops.complex import by_lane
 from ...tracer.ops.elementwise import F, broadcast_to, whole_lanes
 from ...tracer.ops.shape import reshape, slice_axis, zeros
 from ...tracer.record.recorder import Recorder
@@ -89,19 +90,11 @@ def rows_of(atom: Atom, found: Mapping[Var, Atom], size: int) -> Atom | None:
 def repeated_rows(atom: Atom, found: Mapping[Var, Atom], size: int) -> Atom:
     """The rows of *atom*, repeated where it is the same in all."""
     rows = rows_of(atom, found, size)
-    return by_lane(lambda x: _repeated(x, atom.aval.shape, size), atom) if rows is None else rows
+    return by_lane(_repeated, atom, atom.aval.shape, size) if rows is None else rows
 
 
 def _repeated(x: Atom, shape: tuple[int, ...], size: int) -> Atom:
     return broadcast_to(x, (size, *shape))
-
-
-def by_lane(function: Callable[..., Atom], x: Atom, *params: Any) -> Atom:
-    """``function(x, *params)``, or that of each of its lanes, as whole arrays."""
-    if not x.aval.is_complex:
-        return function(x, *params)
-    re, im = [function(lane, *params) for lane in whole_lanes(x)]
-    return Pair(re, im, x.aval.dtype)
 
 
 def rows_by_lane(variables: Sequence[Var], stacked: Sequence[Atom]) -> dict[Var, Atom]:

@@ -15,6 +15,7 @@ from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Pair, Var, structural
 from ...tracer.ir.late_modules import LateModule
 from ...tracer.ir.trees import tree_unflatten
+from ...tracer.ops.complex import by_lane
 from ...tracer.ops.elementwise import F, broadcast_to, cast
 from ...tracer.ops.shape import iota, move_axis, reshape, slice_axis
 from ...tracer.record.array import wrap_array
@@ -22,7 +23,7 @@ from ...tracer.record.recorder import Recorder
 from ..mode import GRAD, Mode
 from ..record.inline import in_arguments
 from ..record.inner import InnerRun, renamed
-from ..record.rows import all_rows, by_lane, first_row, repeated_rows, rows_by_lane
+from ..record.rows import all_rows, first_row, repeated_rows, rows_by_lane
 from .forward import Jvp
 from .forward_rewrite import tangents_of
 from .gradient import grad

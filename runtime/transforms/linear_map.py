@@ -18,10 +18,10 @@ from ...tracer.ir.graph import Atom, Graph, Node, Var, live_nodes
 from ...tracer.ir.tracebacks import for_users
 from ...tracer.ir.trees import NAMESPACE
 from ...tracer.ops.closure_conversion import closed, inlined
+from ...tracer.ops.complex import put_together
 from ...tracer.record.array import to_atom, wrap
 from ...tracer.record.recorder import Recorder
 from ..compiled import CompiledFunction
-from ..record.inner import whole
 from .values import Form, Values, fitting, lanes_like
 
 
@@ -56,7 +56,7 @@ class LinearProgram:
         given = operands[0] if self.single else operands
         atoms = fitting(given, self.like, self.structure, self.names, self.what, self.owner)
         found = inlined(self.graph, [*map(to_atom, residuals), *lanes_like(atoms)])
-        return self.results.tree(whole(found, self._results))
+        return self.results.tree(put_together(found, self._results))
 
 
 class LinearMap:

@@ -19,12 +19,11 @@ from ...tracer.ir.errors import DifferentiationError
 from ...tracer.ir.graph import Atom, Lit, Pair, lanes, structural
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.numpy_api.hooks import holds_traced
-from ...tracer.ops.complex import real_atoms
+from ...tracer.ops.complex import conjugate, put_together, real_atoms
 from ...tracer.ops.elementwise import broadcast_to, cast, whole_lanes
 from ...tracer.ops.shape import zeros
 from ...tracer.record.array import TracedArray, to_atom, wrap, wrap_array
 from ..record.differentiable import name_of
-from ..record.inner import whole
 from ..record.outputs import data_of, flatten_result
 
 _NUMBER, _NOTHING = "number", "nothing"  # slots of a form; that of an integer is its shape
@@ -201,4 +200,5 @@ def full(found: Sequence[Atom | None], like: Sequence[Atom]) -> list[Atom]:
 
 def joined(found: Sequence[Atom | None], values: Sequence[Atom], sign: int = 1) -> list[Atom]:
     """Derivatives of *values* from those of their real lanes, zeros where there is None."""
-    return whole(full(found, real_atoms(values)), values, sign)
+    pairs = put_together(full(found, real_atoms(values)), values)
+    return pairs if sign > 0 else [*map(conjugate, pairs)]

@@ -15,12 +15,12 @@ import numpy as np
 from ...tracer.ir.aval import broadcast_shapes
 from ...tracer.ir.errors import ShapeError, UnsupportedError, unrecordable
 from ...tracer.numpy_api.hooks import BATCHED
+from ...tracer.ops.complex import by_lane
 from ...tracer.ops.elementwise import cast
 from ...tracer.ops.shape import reshape
 from ...tracer.record.array import to_atom, wrap_array
 from ...tracer.record.recorder import Recorder, require_recorder
 from ..record.differentiable import leaf_names, name_of
-from ..record.rows import by_lane
 from .inner_run import call_of
 from .transform import TransformRule, rule_of, transformed
 from .vmap import Vmap, row_axes

@@ -18,6 +18,7 @@ from ...tracer.control.trees import structure_text
 from ...tracer.ir.errors import ShapeError, UnsupportedError
 from ...tracer.ir.graph import Atom, Guard
 from ...tracer.ir.trees import tree_unflatten
+from ...tracer.ops.complex import by_lane
 from ...tracer.ops.shape import move_axis, reshape, slice_axis
 from ...tracer.record.array import FUNCTIONS, TracedArray, to_atom, wrap_array
 from ...tracer.record.recorder import Recorder
@@ -27,7 +28,7 @@ from ..record.call_key import ARRAY, COMPLEX_DATA, TRACED, Call
 from ..record.differentiable import leaf_names, name_of, unlabelled
 from ..record.inner import run_within
 from ..record.outputs import flatten_result
-from ..record.rows import all_rows, by_lane, repeated_rows, rows_of
+from ..record.rows import all_rows, repeated_rows, rows_of
 from ..record.trees import one_level
 from ..record.unwrap_tracers import Settled
 from .inner_run import call_of

@@ -233,11 +233,11 @@ def square_of_size(x: Atom) -> Atom:
     return F.square(re) + F.square(im)
 
 
-def by_lane(function: Callable[[Atom], Atom], x: Atom) -> Atom:
-    """*function* of real numbers, of each lane of a complex *x*."""
+def by_lane(function: Callable[..., Atom], x: Atom, *params: Any) -> Atom:
+    """``function(x, *params)`` of real numbers, of each lane of a complex *x*."""
     if not x.aval.is_complex:
-        return function(x)
-    re, im = map(function, whole_lanes(x))
+        return function(x, *params)
+    re, im = [function(lane, *params) for lane in whole_lanes(x)]
     return Pair(re, im, x.aval.dtype)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import Aval
-from ..ir.graph import Atom, Pair, Var, lanes
+from ..ir.graph import Atom, Var
+from ..ops.complex import by_lane
 from ..ops.elementwise import cast
 from ..ops.shape import concat, reshape, slice_axis
 from .array import TracedArray, class_of
@@ -39,13 +40,9 @@ class RowStorage(Storage):
     @property
     def atom(self) -> Atom:  # type: ignore[override]
         if self.made is None:
-            stack = self.stack
-            if isinstance(stack, Pair):
-                re, im = [_row(x, self.k) for x in lanes(stack)]
-                self.made = Pair(re, im, stack.aval.dtype)
-            else:
-                row = _row(stack, self.k)
-                self.made = cast(row, row.aval.dtype, weak=True) if self.weak else row
+            row = by_lane(_row, self.stack, self.k)
+            weak = self.weak and not row.aval.is_complex
+            self.made = cast(row, row.aval.dtype, weak=True) if weak else row
         return self.made
 
     @atom.setter
@@ -129,9 +126,8 @@ def _is_row(item: Any) -> bool:
 
 
 def _part(stack: Atom, start: int, count: int) -> Atom:
-    if isinstance(stack, Pair):
-        re, im = [_part(x, start, count) for x in lanes(stack)]
-        return Pair(re, im, stack.aval.dtype)
+    if stack.aval.is_complex:
+        return by_lane(_part, stack, start, count)
     return stack if count == stack.aval.shape[0] else slice_axis(stack, 0, start, count)
 
 

@@ -17,12 +17,12 @@ import numpy as np
 from ...codegen.derive.adjoint import jvp_all, vjp_seeded
 from ...codegen.derive.loop_adjoint import materialise
 from ...runtime.compiled import CompiledFunction
-from ...runtime.record.inner import renamed, whole
+from ...runtime.record.inner import renamed
 from ...tracer.ir.errors import DifferentiationError, TracegradError
 from ...tracer.ir.graph import Atom, Var, lanes
 from ...tracer.ir.trees import tree_flatten, tree_unflatten
 from ...tracer.numpy_api.python_builtins import refuse_numbers_of_text
-from ...tracer.ops.complex import real_atoms
+from ...tracer.ops.complex import conjugate, put_together, real_atoms
 from ...tracer.ops.elementwise import broadcast_to, cast
 from ...tracer.record.array import TracedArray, to_atom, wrap
 from ...tracer.record.recorder import Recorder, current_recorder
@@ -139,7 +139,7 @@ class Linearized:
                 seeds += zip(real_atoms([out]), _lanes_of(ct, out, -1), strict=True)
         cts, _ = vjp_seeded(self._nodes, seeds, self._wanted, careful=True)
         full = [materialise(ct, var) for ct, var in zip(cts, self._wanted, strict=True)]
-        return tree_unflatten(self._structure, [wrap(g) for g in whole(full, self._variables, -1)])
+        return tree_unflatten(self._structure, [wrap(conjugate(x)) for x in put_together(full, self._variables)])
 
     def jvp(self, v: Any) -> Any:
         """The product of the Jacobian and the tangent *v*; None where the value has something that is no number."""
@@ -153,7 +153,7 @@ class Linearized:
         lanes = real_atoms(results)
         pushed: Any = jvp_all(self._nodes, dict(zip(self._wanted, seeds, strict=True)), lanes)
         full = [materialise(pushed.get(x), x) for x in lanes]
-        given = iter([wrap(t) for t in whole(full, results, 1)])
+        given = iter([wrap(t) for t in put_together(full, results)])
         return tree_unflatten(self._ans_structure, [None if x is None else next(given) for x in self._results])
 
 

@@ -145,7 +145,7 @@ def _register(cls: type) -> bool:
     if known is not None:
         how = known.flatten_func, known.unflatten_func, known.path_entry_type
     elif is_plain(cls):
-        how = _flatten, _unflatten(cls), optree.GetAttrEntry
+        how = _flatten, functools.partial(_unflatten, cls), optree.GetAttrEntry
         _registered.add(cls)
     else:
         return False
@@ -166,10 +166,7 @@ def _flatten(value: Any) -> tuple[Sequence[Any], Any, Sequence[str]]:
     return tuple(parts.values()), (tuple(parts), count), tuple(parts)
 
 
-def _unflatten(cls: type) -> Any:
-    def unflatten(names: Any, parts: Sequence[Any]) -> Any:
-        found, count = names
-        pairs = list(zip(found, parts, strict=True))
-        return maker(cls)(cls, dict(pairs[:count]), dict(pairs[count:]))
-
-    return unflatten
+def _unflatten(cls: type, names: Any, parts: Sequence[Any]) -> Any:
+    found, count = names
+    pairs = list(zip(found, parts, strict=True))
+    return maker(cls)(cls, dict(pairs[:count]), dict(pairs[count:]))

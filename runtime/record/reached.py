@@ -93,12 +93,10 @@ class Reached:
         if in_class(kind, "_tracegrad_rebuild"):
             return (value.__wrapped__,)
         is_class = issubclass(kind, type)
-        methods = [part for base in (value if is_class else kind).__mro__ for part in self._of_class(base)]
+        bases = [base for base in (value if is_class else kind).__mro__ if not self._trust.cls(base)]
+        methods = [part for base in bases for part in self._named(vars(base), self._methods)]
         own = {} if is_class else dict_of(value) or {}
         return [*methods, *(self._named(own) if not self._trust.cls(kind) else [own.get("__wrapped__")])]
-
-    def _of_class(self, cls: type) -> Iterator[Any]:
-        return iter(()) if self._trust.cls(cls) else self._named(vars(cls), self._methods)
 
     def _named(self, parts: Any, methods: bool = False) -> Iterator[Any]:
         """The *parts* of a class, a module or an object that code asks for, or that Python itself calls."""

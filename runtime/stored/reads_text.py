@@ -409,10 +409,6 @@ def _item(x: Any, place: int) -> Any:
     return tuple.__getitem__(x, place) if issubclass(type(x), tuple) else x[place]
 
 
-def _nth(x: dict[Any, Any], place: int) -> Any:
-    return list(x.values())[place]
-
-
 def default_of(fn: types.FunctionType, name: str) -> Any:
     """The default of the parameter *name*, which is positional."""
     code, values = fn.__code__, fn.__defaults__ or ()
@@ -422,7 +418,7 @@ def default_of(fn: types.FunctionType, name: str) -> Any:
 
 _WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "name": _name, "cell": _cell, "attribute": _attribute, "own": _own, "item": _item,
-    "key": lambda x, key: x[key], "nth": _nth, "default": default_of,
+    "key": lambda x, key: x[key], "nth": lambda x, place: list(x.values())[place], "default": default_of,
     "part": lambda x, name: getattr(x, name, ABSENT),
     "entry": lambda cls, name: cls.__dict__.get(name, ABSENT),
     "member": lambda cls, name: cls._member_map_.get(name, ABSENT),

@@ -27,6 +27,7 @@ from ..state.libraries import verdict
 from ..state.objects import DRAWING
 from ..state.pins import MISSING, can_change
 from ..state.values import is_leaf
+from .draws import draws
 from .files import STREAMS, WRITERS
 from .reads import CONTAINERS, NotClosedError, ReadLog, is_generic, is_wrapper, not_closed
 from .writes import DELETED
@@ -347,6 +348,8 @@ def _of_library(run: Any, reads: ReadLog, node: Any, obj: Any, kind: type, name:
         return getattr(obj, name)
     if node.kind == "known" or (node.fixed and name not in DRAWING):
         reads.names(name)
+        return getattr(obj, name)
+    if node.kind == "generator" and draws(name, obj):
         return getattr(obj, name)
     if node.kind == "jitted" and name in ("py_func", "__wrapped__"):
         return reads.read(node, "const", "__wrapped__", obj.__wrapped__, f"{node.label}.{name}")

@@ -48,6 +48,7 @@ from .callees import (
     takes_callbacks,
 )
 from .choices import changes_in_arm
+from .draws import is_outside, seeds
 from .file_writes import write
 from .files import WRITERS
 from .frame import LoggedFrame
@@ -67,7 +68,9 @@ _TEXT_MAKERS = {id(x) for x in (str, repr, ascii, format, object.__repr__, objec
 
 
 class Calls(KeptResults):
-    """The part of a run that calls."""
+    """The part of a run that calls.  ``drawn``: the draws from generators outside, where those are known."""
+
+    drawn: Any = None
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         super().__init__(reads, recorder)
@@ -132,6 +135,8 @@ class Calls(KeptResults):
         if kind is types.MethodType:
             if type(f.__self__) in TRACED:
                 return self.handing(f, args, kwargs, False)
+            if is_outside(self, f.__self__):
+                return self.drawn.call(f.__self__, f.__name__, args, kwargs)
             if type(f.__self__) in CONTAINERS or type(f.__self__) in WRITERS:
                 return self.call_method(f.__self__, f.__name__, *args, **kwargs)
             if is_wrapper(f.__self__):
@@ -320,6 +325,8 @@ class Calls(KeptResults):
         if type(owner) is types.GeneratorType and self.reads.node_of(owner) is None:
             self.changes(owner)
             return f(*args)
+        if is_outside(self, owner):
+            return self.drawn.call(owner, f.__name__, args, kwargs)
         if self.reads.node_of(owner) is not None:
             raise self.refuse(f"{f.__name__}() of an object from outside")
         if isinstance(owner, BaseException) and f.__name__ == "add_note" and type(*args) is TextOfValues:
@@ -353,6 +360,8 @@ class Calls(KeptResults):
         """An object of a library's class that can be called: NumPy's functions, Cython's."""
         if kind in SINGLES:
             return self._call_getter(f, *args, **kwargs)
+        if self.reads.may_draw and seeds(f):
+            return self.drawn.call(np.random.mtrand._rand, "seed", args, kwargs)
         if (source := python_of(f)) is not None:
             return call_jitted(self, f, source, args, kwargs)
         top = kind.__module__.partition(".")[0]

@@ -77,7 +77,7 @@ def ways_of(graph: StateGraph, call: Call) -> dict[int, Route]:
         for edge in node.edges:
             by_identity = isinstance(edge.child, StateNode) and edge.child.kind in ("class", "pinned")
             if (by_identity or edge.how == "const") and isinstance(edge.child, StateNode):  # it can't change
-                step: Route | None = _constant_way(edge.child.obj)
+                step: Route | None = constant_way(edge.child.obj)
             else:
                 step = _step(ways[id(node)], edge.how, edge.arg)
             if step is not None:
@@ -89,10 +89,11 @@ def objects_without_parts(graph: StateGraph) -> dict[int, Route | None]:
     """The ways to what has no parts and is compared by identity (``MISSING = object()``), by id: it is a constant."""
     leaves = [edge.child for node in graph.nodes for edge in node.edges if isinstance(edge.child, Leaf)]
     alone = [leaf.value for leaf in leaves if not (leaf.by_value or is_leaf(leaf.value))]
-    return {id(value): _constant_way(value) for value in alone}
+    return {id(value): constant_way(value) for value in alone}
 
 
-def _constant_way(value: Any) -> Route:
+def constant_way(value: Any) -> Route:
+    """The way to an object that is always this one."""
     return Route(("object", id(value)), constant_of(value), True)
 
 

@@ -71,9 +71,9 @@ class KeptResults(Containers):
     def _computed(self, function: Any, args: Any, kwargs: Any) -> Any:
         """The result of the function in a cache, which must do nothing else: the cache decides in which calls it
         runs."""
-        printed, draws, written = len(self.texts.printed), self.recorder.drawn.count, len(self.writes)
+        printed, draws, written = len(self.texts.printed), self.recorder.drawn.calls, len(self.writes)
         result = self.call(function, *args, **kwargs)
-        if len(self.writes) > written or len(self.texts.printed) > printed or self.recorder.drawn.count != draws:
+        if len(self.writes) > written or len(self.texts.printed) > printed or self.recorder.drawn.calls != draws:
             raise self.refuse(f"`{function.__name__}`, which keeps its results, and does more than compute")
         return result
 

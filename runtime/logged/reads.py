@@ -38,6 +38,7 @@ from ...tracer.record.recorder import current_recorder
 from ...tracer.record.shown_names import CALLED_AS, OBJECTS, stand_in
 from ...tracer.rules.host_code import HostCode
 from ..cuda.arrays import as_device
+from ..record.draws import is_generator
 from ..record.kinds import EAGER, is_named_tuple, item_key, may_be_written
 from ..state.data_objects import MAX_DATA, DataContents, copy_of, is_data, plain_form
 from ..state.kept_cache import CACHE
@@ -181,6 +182,7 @@ class ReadLog:
     arrays: tuple[type, ...] = (np.ndarray,)
     writes_arrays = False  # whether the run may write into memory outside
     array_sink: Any = None  # the class of what stands for one of them
+    may_draw = False  # whether the run may draw from generators of random numbers
 
     def __init__(
         self, trust: Trust, stand_in: Callable[[StateNode], Any], contents: Collection[str],
@@ -473,7 +475,8 @@ class ReadLog:
             self._in_this_process(label)
             self.shows(value, stand_in(value))
             return Leaf(value, False)
-        if owner is not value and type(owner) in (*CONTAINERS, *WRITERS, np.ndarray):
+        draws = self.may_draw and is_generator(type(owner))
+        if owner is not value and (draws or type(owner) in (*CONTAINERS, *WRITERS, np.ndarray)):
             made = self._graph.node("adder", value, label)
             shown = self.read(made, "attr", "__self__", owner, f"the owner of {label}")
             if type(owner) is np.ndarray:
@@ -632,6 +635,9 @@ class ReadLog:
         plain = type(store) in (dict, type(None)) and not keeps_c_state(kind) and hidden_state(kind) is None
         if kind in _NEVER_CHANGE or hasattr(kind, "n_sequence_fields"):  # sys.float_info
             return Leaf(value, False)
+        if self.may_draw and is_generator(kind):
+            self._in_this_process(label)
+            return self._graph.node("generator", value, label)
         if hidden_state(kind) is Refusal.STATE_RANDOM:
             raise not_closed(f"{label}, a {kind.__module__.partition('._')[0]}.{kind.__name__}", Refusal.CALLS_RANDOM)
         if top not in ("numpy", "scipy", "statistics") or not plain or self.over:

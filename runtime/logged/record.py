@@ -49,7 +49,7 @@ from ..config import config
 from ..cuda.availability import require_cuda
 from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
-from ..record.call_key import OBJECT, TENSOR, Call
+from ..record.call_key import COMPLEX_DATA, OBJECT, TENSOR, Call
 from ..record.derive import answers_of, keep, recording_of
 from ..record.differentiable import loss_of, name_of, split_aux, unlabelled
 from ..record.held_values import holds_traced, refuse_held
@@ -62,7 +62,9 @@ from ..state.state_graph import StateNode
 from ..state.trust import Trust
 from .arguments import Given
 from .changed import changed
+from .draws import DrawnOutside
 from .effects import effects_of
+from .expressions import ways_of
 from .joined import KnownReads, join
 from .reads import NotClosedError, ReadLog
 from .run import LoggedRun
@@ -327,6 +329,8 @@ class _CallRun:
         if call.device is not None:  # arrays outside are used where they lie
             self.reads.arrays = (np.ndarray, require_cuda("a call on the device").modules.xp.ndarray)
         self.run = LoggedRun(self.reads, recorder)
+        self.reads.may_draw = call.device is None and COMPLEX_DATA not in call.kinds
+        self.drawn = self.run.drawn = DrawnOutside(recorder, self.integers, self.run.frame.set_item, self.run.refuse)
         objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
         self.reads.begin(logged.fn, call.objects, tuple([self.names[k] for k in objects]))
         for k in objects:
@@ -343,6 +347,13 @@ class _CallRun:
 
     def recorded(self, others: Sequence[KnownReads]) -> LoggedRecording:
         """The run is made; what becomes of it.  *others*: as of ``Logged.record``."""
+        try:
+            return self._recorded(others)
+        except BaseException:
+            self.drawn.undo()
+            raise
+
+    def _recorded(self, others: Sequence[KnownReads]) -> LoggedRecording:
         recorder, run, name = self.recorder, self.run, name_of(self.logged.fn)
         at_work = Working(f"recording {name}", lambda: len(recorder.nodes))
         with at_work, fewer_collections(), recording(recorder):
@@ -381,7 +392,8 @@ class _CallRun:
     def _recording(self, out: Any, snapshot: Snapshot) -> Recording:
         """The recording of the run, which has returned *out*, with loop nodes in it."""
         recorder, call, stand_ins = self.recorder, self.call, self.outside.made
-        captured = _in_order(snapshot, recorder, len(self.inputs), stand_ins, self.outside.variables)
+        variables = self.outside.variables
+        captured = _in_order(snapshot, recorder, len(self.inputs), stand_ins, variables, self.drawn.inputs)
         stood = {id(node): stand_ins[id(node)] for node in snapshot.inputs}
         effects = effects_of(self.run, snapshot.graph, call, self.given, stood, out, named=self.named)
         out = effects.out
@@ -391,7 +403,9 @@ class _CallRun:
         note_loops(recorder)
         self.integers.rolled(recorder)
         user_run = UserRun(self.inputs, answers)
-        kept = not call.shares and keep(user_run, recorder, out, effects)
+        ways = ways_of(snapshot.graph, call) if self.drawn.entries else {}
+        user_run.drawn = self.drawn.kept(lambda owner: ways.get(id(self.reads.node_of(owner))))
+        kept = user_run.drawn is None and not call.shares and keep(user_run, recorder, out, effects)
         found = recording_of(
             user_run, out, effects, recorder, self.logged.fn, self.learned, call, self.mode, self.wrt, self.names,
             captured, guarded=True, simplified=not self.as_recorded,
@@ -495,14 +509,16 @@ def _check_result(run: LoggedRun, out: Any, name: str) -> None:
 
 
 def _in_order(
-    snapshot: Snapshot, recorder: Recorder, arguments: int, stand_ins: dict[int, Any], variables: dict[int, Any]
+    snapshot: Snapshot, recorder: Recorder, arguments: int, stand_ins: dict[int, Any], variables: dict[int, Any],
+    drawn: Sequence[Any],
 ) -> list[Any]:  # fmt: skip
     """The values of the inputs after the arguments; the recorder's inputs, of which *variables* are those of nodes, are
-    put in the order of the snapshot's arrays."""
+    put in the order of the snapshot's arrays, and those that are *drawn* at the end."""
     places = {var: k for k, var in enumerate(recorder.inputs)}
     order = [places[variables[id(node)]] for node in snapshot.inputs]
     own = range(arguments)
     rest = [k for k in range(arguments, len(recorder.inputs)) if k not in order]
+    rest.sort(key=lambda k: recorder.inputs[k] in drawn)
     recorder.inputs[:] = [recorder.inputs[k] for k in (*own, *order, *rest)]
     recorder.input_names[:] = [recorder.input_names[k] for k in (*own, *order, *rest)]
     for k, node in enumerate(snapshot.inputs):

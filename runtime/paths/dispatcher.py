@@ -288,6 +288,9 @@ class Dispatcher:
                 inputs = path.recording.arrays(arrays)
                 if inputs is None or not self._holds(path, call, arrays):
                     continue
+                inputs, undo = _drawn(path.recording, call, inputs)
+                if inputs is None:
+                    continue
                 draws, start = path.recording.draws, DEFAULT.state
                 values, found = self._run(path, family.launch, call, (*inputs, start) if draws else inputs)
                 if type(found) is not Missed:
@@ -298,6 +301,7 @@ class Dispatcher:
                     if draws and not DEFAULT.advance(start, draws):
                         return Options(), ""  # another thread has drawn these numbers
                     return self._finish(path, call, values, found), ""
+                undo()
                 missed = found.guard
                 if profiling.PROFILES and missed >= 0:  # a slot has told of its own
                     profiling.missed(self.stats.name, describe_guard(family.failed(missed)))
@@ -372,6 +376,7 @@ class Dispatcher:
     def _go_live(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         """Make Python run in each call of this kind from now on."""
         if isinstance(found, Recording) and not found.changes and call.by_value is not None:
+            _undraw(found)
             self._drop(found)
             return Options(ints={})
         with self.lock:
@@ -612,7 +617,7 @@ class FunctionDispatcher(Dispatcher):
     def _derived(self, endpoint: Endpoint, call: Call) -> Any:
         for mode, theirs, arrays in self._in_other_modes(endpoint, call):
             for path in tuple(theirs.paths):
-                inputs = self._inputs(path, call, arrays)
+                inputs = None if path.recording.drawn is not None else self._inputs(path, call, arrays)
                 if inputs is None:
                     continue
                 recording = derived(path.recording, mode, endpoint.mode, self.fn, self.learned, call, inputs)
@@ -717,6 +722,7 @@ class FunctionDispatcher(Dispatcher):
 
     def _run_once(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         if live.segments is not None:  # nothing of this run can be kept: the next one is the first
+            _undraw(found)
             return self._run_live(endpoint, call, live)
         return self._run_found(call, found, live)
 
@@ -759,6 +765,17 @@ profiling.CHANGED.append(_drop_all_slots)
 
 def _same_answers(known: Recording, recording: Recording) -> bool:
     return (known.facts, known.premises) == (recording.facts, recording.premises)
+
+
+def _drawn(recording: Recording, call: Call, arrays: Sequence[Any]) -> tuple[Sequence[Any] | None, Callable[[], None]]:
+    """The inputs after the arguments with what is drawn outside, and what puts the generators back."""
+    return (arrays, lambda: None) if recording.drawn is None else recording.drawn.again(call, arrays)
+
+
+def _undraw(found: Recording | Pieces) -> None:
+    """Put back the generators of a run that is made again."""
+    if isinstance(found, Recording) and found.drawn is not None:
+        found.drawn.undo()
 
 
 def _on_host(argument: Any) -> bool:

@@ -58,10 +58,11 @@ def make_slot(call: Call, family: Family, launch: Callable[..., Any], stats: Sta
         operands.append("state")
     _results(source, family, call, texts, operands, in_tree is not None)
     start, rest = source.lines[:before], source.lines[before:]
-    reading = variant.snapshot.reading(objects, "MISS")
+    full = recording.drawn is not None  # for nothing is drawn where the kernel does not take the arrays
+    reading = variant.snapshot.reading(objects, "MISS", full)
     slot = variant.snapshot.function("slot(args, kwargs)", [*start, *reading, *rest], source.names)
     if slot is None:  # a call more
-        source.names["read"] = variant.snapshot.read
+        source.names["read"] = variant.snapshot.check if full else variant.snapshot.read
         reading = [f"arrays = read({', '.join(objects)})", "if arrays is None: return MISS"]
         source.lines[before:before] = reading
         slot = make_function("def slot(args, kwargs):", source)
@@ -141,7 +142,7 @@ def _results(
     first = len(recording.graph.outputs) - len(path.numbers)
     for k, expected in enumerate(path.numbers):
         bits = f"r[{first + k}].tobytes()"
-        miss = f"missed(stats.calls, {source.constant(path.number_failed)}({k})); return MISS"
+        miss = f"{undo}missed(stats.calls, {source.constant(path.number_failed)}({k})); return MISS"
         source.lines.append(f"if {bits} != {source.constant(expected)}: {miss}")
     if draws:
         source.give_up_if(f"not advance(state, {draws})")

@@ -6,6 +6,7 @@ other modes are derived from it without running Python again.
 
 from __future__ import annotations
 
+import operator
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -115,16 +116,19 @@ def recording_of(
     )
     answers = [*run.answers, *answers_of(recorder, rolled)]
     numbers = sort_guards(recorder) if guarded else []
+    alike = not guarded and not recorder.guards
     if not guarded:
         recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
     if run.inputs is None:
         run.derived = _derived(recorder, captured, len(run.arguments))
         if run.derived is not None:
             captured += run.derived.results
+        if run.drawn is not None:
+            captured += run.drawn.first
         if recorder.drawn.state is not None:
             captured.append(recorder.drawn.state)
         run.inputs, run.names = recorder.inputs, recorder.input_names
-        run.draws, run.questions = recorder.drawn.count, tuple(recorder.answered.questions)
+        run.draws, run.questions = operator.index(recorder.drawn.count), tuple(recorder.answered.questions)
     if not numbers and not effects.arrays:
         output.simplify(len(atoms))
     effects.place(atoms, returned)
@@ -142,8 +146,8 @@ def recording_of(
     return Recording(
         graph, canonical, len(run.arguments) + len(captured), captured, output, numbers, run.names,
         capacities=tuple(recorder.capacities), notes=tuple(recorder.notes), seconds=seconds, draws=run.draws,
-        effects=effects.effects, derived=run.derived,
-        questions=run.questions, answers=answers,
+        effects=effects.effects, derived=run.derived, drawn=run.drawn,
+        questions=run.questions, answers=answers, holds_alike=alike,
     )  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.own_attributes import in_class, is_empty
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.restarted import acts
+from ...tracer.numpy_api.generators import taking_traced
 from ...tracer.numpy_api.python_builtins import of_class, operator_of, plain_like, takes_traced
 from ...tracer.record.array import is_traced
 from ...tracer.record.made_arrays import PLAIN_METHODS
@@ -209,6 +210,8 @@ class LiveRun:
             known = None
         if known is None:
             if type(f) is types.MethodType:
+                if f.__name__ in taking_traced(type(f.__self__)) and is_traced([*args, *kwargs.values()]):
+                    return partial(taking_traced(type(f.__self__))[f.__name__], f.__self__, *args, **kwargs)
                 f = self._bound(f)
             if (found := self._by_class(f, args, kwargs)) is not None:
                 return found

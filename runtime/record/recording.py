@@ -28,6 +28,7 @@ from .arguments import shows_memory
 from .call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, TENSOR, Call
 from .complex_data import taker
 from .derived import DerivedInputs
+from .draws import Draws, put_back, saved
 from .effects import OutsideEffect
 from .outputs import Output, Whole
 from .trees import Source
@@ -83,6 +84,7 @@ class UserRun:
     inputs: list[Var] | None = None
     names: list[str] = field(default_factory=list)
     derived: DerivedInputs | None = None
+    drawn: Draws | None = None
     nodes: list[Node] = field(default_factory=list)
     guards: list[Guard] = field(default_factory=list)
     consts: list[tuple[Var, np.ndarray]] = field(default_factory=list)
@@ -112,10 +114,13 @@ class Recording:
     effects: Sequence[Effect] = ()
     transient: Reason | None = None  # its effects change what it is kept under
     derived: DerivedInputs | None = None
+    drawn: Draws | None = None  # from generators outside; their values are the last inputs
     questions: tuple[Answered, ...] = ()  # put to the outside: they have the same answers in a replay
     answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
     run: UserRun | None = None  # from which those of other modes are derived
     origin: Mode | None = None  # the mode from whose recording this one is derived, without running Python
+    holds_alike: bool = False  # whether the derivative rests on no value of the run
+    bound: list[Any] = field(default_factory=list)  # the path of a live recording, once there is one
     log: Snapshot | None = None  # what a logged run has read, until the recording has been used
     exact: ClassVar[bool] = False  # whether operands are laid out as the recording's, as the kernel writes into them
 
@@ -140,7 +145,8 @@ class Recording:
     @property
     def premises(self) -> Sequence[Hashable]:
         """The facts that it relies on beside the call key, the outside state and the guards."""
-        return (*self.questions, *(() if self.derived is None else (self.derived.key,)))
+        made = [part.key for part in (self.derived, self.drawn) if part is not None]
+        return (*self.questions, *made)
 
     def enter(self, source: Source) -> None:
         """Append the conditions that a slot checks before it looks at the arguments.  ``known`` is a list of the
@@ -165,6 +171,34 @@ class Recording:
         if self.derived is not None:
             source.lines.append(f"arrays = {source.constant(self.derived)}(arrays)")
             source.give_up_if("arrays is None")
+        if self.drawn is not None:
+            self._draw(source, call, texts, shown)
+
+    def _draw(self, source: Source, call: Call, texts: Sequence[str], shown: Sequence[str]) -> None:
+        """Append the statements that draw, once it is known that the kernel takes the arguments."""
+        assert self.drawn is not None
+        for text, leaf, kind in zip(shown, call.leaves, call.kinds, strict=False):
+            if kind == ARRAY:
+                source.give_up_if(f"{source.constant(type)}({text}) is not {source.constant(np.ndarray)}")
+                shape, dtype = source.constant(leaf.shape), source.constant(leaf.dtype)
+                source.give_up_if(f"{text}.shape != {shape} or {text}.dtype != {dtype}")
+            elif kind in DATA:
+                source.give_up_if(f"{source.constant(type)}({text}) is not {source.constant(type(leaf))}")
+        owners = ", ".join([place(source, texts) for place in self.drawn.places])
+        known = "arrays" if self.arguments > len(call.data) + len(self.drawn.first) else "()"
+        source.names["drawn"] = self.drawn
+        source.lines.append(f"arrays = drawn.drawn({known}, {owners})")
+        if self._may_undraw:
+            source.lines.insert(-1, f"owners = {owners},")
+            source.lines.insert(-1, f"before = {source.constant(saved)}(owners)")
+            source.names["put_back"] = put_back
+            source.lines.append("if arrays is None: put_back(owners, before); return MISS")
+
+    @property
+    def _may_undraw(self) -> bool:
+        """Whether a replay may find that another recording holds when it has drawn."""
+        drawn = self.drawn
+        return drawn is not None and bool(self.graph.guards or self.numbers or drawn.may_differ)
 
     def operands(self, source: Source, call: Call, texts: Sequence[str]) -> list[str]:
         """The texts of the kernel's operands, but for the state of the default stream; ``arrays`` are those of the
@@ -187,7 +221,7 @@ class Recording:
     def launch(self, source: Source, statement: str) -> str:
         """Append the *statement* that runs the kernel; returns those that undo a run that misses."""
         source.lines.append(statement)
-        return ""
+        return "put_back(owners, before); " if self._may_undraw else ""
 
     def result(self, source: Source, texts: Sequence[str], operands: Sequence[str]) -> str:
         """The text of the user's result."""
@@ -207,6 +241,8 @@ class Recording:
     def release(self) -> None:
         """Release the values of the run."""
         self.captured.clear()
+        if self.drawn is not None:
+            self.drawn.release()
         self.log = None
 
     @property

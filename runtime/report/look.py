@@ -36,6 +36,8 @@ def recorded(
     found = dispatcher.run_of_copy(call, mode, paths=paths, look=how)
     learned = dispatcher.learned
     if found is not None and type(found) is not Options:
+        if found.recording.drawn is not None:
+            found.recording.drawn.undo()
         return found.snapshot, found.recording, []
     for _ in range(MAX_RUNS + 1):
         try:

@@ -257,6 +257,12 @@ class _Emitter:
             self.fail_if(f"not {-limit} <= {name} <= {limit}")
         self.arrays.append(node)
 
+    def generator_head(self, name: str, node: StateNode, label: str) -> None:
+        """A generator of random numbers has its class, whatever it would give, and two are two."""
+        self.add(label, node.kind, identity(type(node.obj)))
+        self.fail_if(self.is_not_of(type(node.obj), name))
+        self.groups.setdefault((node.kind, type(node.obj)), []).append(name)
+
     def held_head(self, name: str, node: StateNode, label: str) -> None:
         """The facts about a tensor that is an input are the same."""
         facts, known = node.extra
@@ -528,6 +534,7 @@ class _Emitter:
 
 _HEADS: dict[str, Callable[[_Emitter, str, StateNode, str], None]] = {
     "data": _Emitter.data_head, "number": _Emitter.number_head, "held": _Emitter.held_head,
+    "generator": _Emitter.generator_head,
     "sink": _Emitter.sink_head, "history": _Emitter.history_head, "array": _Emitter.array_head,
 }  # fmt: skip
 

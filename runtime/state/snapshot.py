@@ -68,12 +68,12 @@ class Snapshot:
         ]
         return ["try:", *kept, f"except {self.exception}: return {otherwise}"]
 
-    def reading(self, objects: Sequence[str], otherwise: str) -> list[str]:
-        """The statements that do as ``read`` of these texts: they set ``arrays``, if there are any, or return
-        *otherwise*.  For a :meth:`function`."""
+    def reading(self, objects: Sequence[str], otherwise: str, full: bool = False) -> list[str]:
+        """The statements that do as ``read`` of these texts, or as ``check``, which is *full*: they set ``arrays``, if
+        there are any, or return *otherwise*.  For a :meth:`function`."""
         given = [f"{name} = {text}" for name, text in zip(self.parameters, objects, strict=True)]
         found = [f"arrays = {self.found}"] if self.array_names else []
-        return [*given, *self.tested(self.light, otherwise), *found]
+        return [*given, *self.tested(self.full if full else self.light, otherwise), *found]
 
     def function(self, head: str, lines: list[str], names: dict[str, Any]) -> Callable[..., Any] | None:
         """A function of these *lines*, with :meth:`reading` among them, and of *names*; None if one of these is a name

@@ -144,7 +144,7 @@ def _hindrances(call: Call, recording: Recording, program: Program) -> Iterator[
         yield "it can't be proven that it may be replayed"
     if recording.effects:
         yield "it has effects"
-    if recording.draws:
+    if recording.draws or recording.drawn is not None:
         yield "it draws random numbers"
     if _positions(recording) is None or recording.derived is not None or recording.numbers:
         yield "it rests on more than its arguments and what it reads"

@@ -187,7 +187,7 @@ class Branch:
         recorder = self.recorder
         printed = 0 if recorder.texts is None else len(recorder.texts.printed)
         left, questions = len(recorder.left.as_text), len(recorder.answered.questions)
-        return recorder.drawn.count, printed, questions, len(recorder.reasons), left
+        return recorder.drawn.calls, printed, questions, len(recorder.reasons), left
 
     def holds(self) -> Atom:
         """The predicate of the arm that is running."""

@@ -300,8 +300,21 @@ class Iteration:
         lists = Lists(self.marked, self.length, parts, wanted, after)
         if lists.reason is not None:
             return lists.reason
+        undraw = self._draws(wanted)
         results = cut(self.marked, wanted)
-        return results if isinstance(results, Reason) else self._put(results, made, lists, after)
+        if isinstance(results, Reason):
+            undraw()
+            return results
+        return self._put(results, made, lists, after)
+
+    def _draws(self, wanted: Wanted) -> Callable[[], None]:
+        """Draw what the iterations that remain draw from generators outside; how to take that back."""
+        drawn, marked = self.recorder.drawn, self.marked
+        if len(drawn.outside) == marked.draws:
+            return _nothing
+        if wanted.stops or self.length is None or self.length.constant is None:
+            marked.give_up("random numbers are drawn as often as data says: the run is made again, turn by turn")
+        return drawn.repeat(marked, self.length.constant)
 
     def _read_views(self, found: dict[str, Any]) -> None:
         """Record what views hold that were written since they were read: it belongs to the iteration."""
@@ -606,6 +619,10 @@ def keep_identities(recorder: Recorder, loop: Any, learned: EarlierWrites) -> No
     """Have the run made again where *loop* is over, or goes on as it is, with copies of containers that others hold."""
     if learned.made_anew:
         in_plain_iterations(recorder, loop, _MADE_ANEW)
+
+
+def _nothing() -> None:
+    """There is nothing to take back."""
 
 
 def _is_integer(value: Any) -> bool:

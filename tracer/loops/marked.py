@@ -50,7 +50,7 @@ class Marked:
         self.serial = recorder.loops.iterations
         self.site = recorder.site()
         self.nodes, self.guards = len(recorder.nodes), len(recorder.guards)
-        self.batches = len(recorder.stand_ins.rows)
+        self.batches, self.draws = len(recorder.stand_ins.rows), len(recorder.drawn.outside)
         self.carries: list[CarriedSymbol] = []
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
         self.kept: dict[int, tuple[Storage, Atom]] = {}  # these, and what they held

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -30,6 +31,7 @@ def _scaled(z: Any, scale: Any) -> Any:
     return scale * z
 
 
+_FILLING = ("random", "standard_normal", "standard_exponential")  # methods that may fill an array
 # distribution: (its parameters and their defaults, the draw made of the standard one and these, what is not negative)
 _Form = tuple[dict[str, float], Callable[..., Any], str]
 _FORMS: dict[str, _Form] = {
@@ -65,7 +67,8 @@ def _located(name: str, form: _Form, plain: Callable[..., Any]) -> Callable[...,
                 raise ValueError(f"Output size {wanted} is not compatible with broadcast dimensions of inputs {shape}.")
             shape = wanted
         standard = getattr(owner, source)(size=shape)
-        found = drawn(np.asarray(standard), *[value.astype(np.float64, copy=False) for value in values.values()])
+        standard = standard if type(standard) is TracedArray else np.asarray(standard)
+        found = drawn(standard, *[value.astype(np.float64, copy=False) for value in values.values()])
         return found.number() if size is None and not shape else found
 
     return draw
@@ -87,6 +90,20 @@ def _shuffle(owner: Any, x: Any, axis: int = 0) -> Any:
         return NotImplemented
     x[...] = _permutation(owner, x, axis)
     return None
+
+
+def _into(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The draw *name*, which may be given an array to fill (``out``)."""
+
+    def draw(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        out = kwargs.get("out")
+        if type(out) is not TracedArray:
+            return plain(owner, *args, **kwargs)
+        del kwargs["out"]
+        out[...] = getattr(owner, name)(*args, **{"size": out.shape, "dtype": out.dtype, **kwargs})
+        return out
+
+    return draw
 
 
 def _multivariate_normal(owner: Any, mean: Any, cov: Any, *args: Any, **kwargs: Any) -> Any:
@@ -114,7 +131,20 @@ def _draws(kind: type) -> dict[str, Callable[..., Any]]:
     return {
         **{name: _located(name, form, getattr(kind, name)) for name, form in _FORMS.items()},
         **{name: _taking(ours, getattr(kind, name)) for name, ours in takers.items()},
+        **{name: _into(name, getattr(kind, name)) for name in _FILLING if kind is np.random.Generator},
     }
+
+
+def taking_traced(kind: type) -> dict[str, Callable[..., Any]]:
+    """The methods of a class of generators that take traced values: of the generator, and their arguments."""
+    module = sys.modules.get("numpy.random")
+    known = () if module is None else (module.Generator, module.RandomState)
+    return _cached_draws(kind) if kind in known else {}
+
+
+@functools.cache
+def _cached_draws(kind: Any) -> dict[str, Callable[..., Any]]:
+    return _draws(kind)
 
 
 @functools.cache

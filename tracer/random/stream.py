@@ -89,12 +89,15 @@ def next_key() -> Any:
 
 def _recorded(recorder: Recorder) -> Any:
     """As ``next_key``, as a node of the recording."""
-    if recorder.drawn.stream is None:
-        recorder.drawn.state = DEFAULT.state
-        recorder.drawn.stream = recorder.add_input(recorder.drawn.state, "the default stream of tracegrad.random")
-    state = TracedArray(recorder.drawn.stream, recorder, owner="the default stream")
-    number = state[1] + UINT64.type(recorder.drawn.count)
-    recorder.drawn.count += 1
+    drawn = recorder.drawn
+    if drawn.stream is None:
+        drawn.state = DEFAULT.state
+        drawn.stream = recorder.add_input(drawn.state, "the default stream of tracegrad.random")
+    state = TracedArray(drawn.stream, recorder, owner="the default stream")
+    number = state[1] + (UINT64.type(drawn.count) if type(drawn.count) is int else drawn.count)
+    if recorder.open_loops:
+        recorder.open_loops[-1].wrote(drawn, "count")
+    drawn.count, drawn.calls = drawn.count + 1, drawn.calls + 1
     upper, lower = state[0] >> 32, state[0]
     return fold_in(np.stack([upper, lower]).astype(np.uint32), number)
 

@@ -106,11 +106,17 @@ class Left(Part):
 
 @dataclass
 class Drawn(Part):
-    """The draws from the default stream: its input, its state in this run (uint64 (2,)), how many there are."""
+    """The draws from the default stream: its input, its state in this run (uint64 (2,)), how many there are: a number
+    that loops over symbols carry.  ``calls``: how many calls have drawn.  ``outside``: what the run has drawn from
+    generators outside, in order; ``repeat`` makes what a marked iteration has drawn as often as a loop has iterations,
+    and gives what takes that back."""
 
     stream: Var | None = None
     state: np.ndarray | None = None
-    count: int = 0
+    count: Any = 0
+    calls: int = 0
+    outside: list[Any] = field(default_factory=list)
+    repeat: Callable[[Any, int], Callable[[], None]] = lambda marked, times: lambda: None
 
 
 @dataclass
@@ -238,6 +244,10 @@ class Constants(Part):
             self._by_contents[contents] = found, kept
         self._by_id[id(array)] = array, found, kept
         return found, kept
+
+    def times_held(self, array: np.ndarray) -> int:
+        """In how many places *array* stands here."""
+        return sum(id(array) in places for places in (self._by_id, self._lanes))
 
     def lanes_of(self, array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The lanes of a complex *array*: the same objects for the same contents."""

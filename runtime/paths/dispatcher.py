@@ -63,7 +63,16 @@ from ..stored import keep
 from ..stored.first_call import AROUND, HOST_TARGETS, Answered, First, answers_alone, refuse_solvers_of_numbers
 from ..tensor_library import TENSORS, MetTensorsError, TensorForm
 from .entry import MAX_TRANSIENT, Endpoint
-from .fallback import Live, branch_outcomes, in_pieces, surely_in_pieces, tell, too_long, too_many_programs
+from .fallback import (
+    Live,
+    better_plainly,
+    branch_outcomes,
+    in_pieces,
+    surely_in_pieces,
+    tell,
+    too_long,
+    too_many_programs,
+)
 from .family import Family, Variant
 from .fast_path import make_slot
 from .int_arguments import IntArguments, now_numbers
@@ -542,14 +551,17 @@ class FunctionDispatcher(Dispatcher):
 
     def _without_recording(self, endpoint: Endpoint, call: Call, error: OnlyPythonError) -> Live:
         """How plain Python answers a call whose run has ended by *error*, and has done nothing outside."""
-        only_recorded = endpoint.mode.kind != VALUE or call.device is not None or is_own(self.fn)
-        if error.done or only_recorded:
+        if error.done or not self._plain_answers(endpoint, call):
             raise error
         unrecordable.discard(error)
         if isinstance(error, HeldError):
             return Live(str(Refusal.REPLAY_HOLDS(what=error.what)), plain=True)
         self.stats.note(f"plain Python has answered: {str(error).splitlines()[0].partition(':')[0]}")
         return Live("", plain=True)  # of these arguments alone
+
+    def _plain_answers(self, endpoint: Endpoint, call: Call) -> bool:
+        """Whether plain Python gives what is asked for."""
+        return endpoint.mode.kind == VALUE and call.device is None and not is_own(self.fn)
 
     def _plainly(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         """Answer the call by plain Python, and those of its kind from now on, if there is a reason."""
@@ -704,6 +716,8 @@ class FunctionDispatcher(Dispatcher):
         wanted = in_pieces if live.segments is None else surely_in_pieces
         self.stats.traces += 1
         found = record_pieces(self.fn, call, endpoint.mode, self.learned, wanted)
+        if isinstance(found, Recording) and self._plain_answers(endpoint, call):
+            live.plain = better_plainly(found)  # from the next call on
         return self._run_found(call, found, live)
 
     def _run_found(self, call: Call, found: Recording | Pieces, live: Live) -> Any:
@@ -732,10 +746,15 @@ class FunctionDispatcher(Dispatcher):
         return self._not_kept(endpoint, call, recording, reasons)
 
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
-        hits = self.stats.kernel_hits
-        path = self._bind(recording, call)
-        if self.stats.kernel_hits == hits:
-            live.compiled()
+        if recording.bound:
+            path = recording.bound[0]
+            self.stats.count_kernel(KNOWN)
+        else:
+            hits = self.stats.kernel_hits
+            path = self._bind(recording, call)
+            if self.stats.kernel_hits == hits:
+                live.compiled()
+            recording.bound.append(path)
         values, found = self._run(path, path.launch, call, recording.captured)
         if type(found) is Missed:
             found = interpret(recording, call, values)

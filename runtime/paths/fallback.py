@@ -7,11 +7,13 @@ first program is the thousand steps of a ``while`` loop.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...tracer.ir.graph import Node
+from ...tracer.ir.primitive import LOOP
 from ...tracer.ir.refusals import Reason, Refusal
 from ...tracer.ir.site import Site
 from ..config import config
@@ -20,6 +22,7 @@ from .segments import Answers, Segments, at_iterations
 
 LONG = 3000  # operations, adjoint included, from which on a program is compiled in pieces if it can be
 LONG_PIECE = 100  # operations of such a piece, on average, at most
+RECORDING, RECORDED = 300.0, 15.0  # microseconds of a live run, and of each operation in it, about
 LONG_LOOPS = 240  # operations from which on a live run with loops is compiled in pieces
 
 _ADVICE = "choose with np.where(condition, a, b) there, or compute in a loop that stays one (tracegrad.scan)"
@@ -64,6 +67,22 @@ def too_long(recording: Recording) -> Reason | None:
     if length > LONG_PIECE * pieces:
         return None
     return Refusal.REPLAY_LONG(count=length, branches=pieces - 1, site=recording.graph.guards[-1].site)
+
+
+def better_plainly(recording: Recording) -> bool:
+    """Whether NumPy is done with what a live run computes before this is recorded and its kernel has run.  A heuristic:
+    either way is right."""
+    nodes = recording.graph.nodes
+    by_kernel = RECORDING + len(nodes) * RECORDED
+    by_numpy = sum(map(_by_numpy, nodes))
+    return by_numpy < by_kernel
+
+
+def _by_numpy(node: Node) -> float:
+    """The microseconds that NumPy takes for an operation, about."""
+    if node.prim.kind == LOOP and "body" in node.params:
+        return float(node.params["length"] * sum(map(_by_numpy, node.params["body"].nodes)))
+    return 1.0 + sum(math.prod(var.aval.shape) for var in node.outs) / 1000
 
 
 def in_pieces(nodes: Sequence[Node]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +24,7 @@ from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
-from ...tracer.ir.graph import Node, Var, building
+from ...tracer.ir.graph import Atom, Node, Var, building
 from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Refusal
@@ -52,11 +52,13 @@ from .derive import answers_of, outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from .effects import Effects
 from .held_values import HeldError, refuse_held, refuse_kept
+from .known_programs import constants_as_inputs, key_of
 from .learned import Learned
 from .live_run import LiveRun
-from .outputs import flatten_result, leaf_text
+from .outputs import data_made, flatten_result, leaf_text, packed
 from .reached import Reached
 from .recording import Look, Pieces, Recording, UserRun
+from .trees import Source
 from .unwrap_tracers import (
     Holders,
     PlainKeys,
@@ -173,13 +175,38 @@ def _record(
             return _pieces(fn, out, mode, call, begun)
         if not as_recorded:
             recorder.drop_guards()
+        alike = None if as_recorded else _alike(fn, out, mode, call, begun)
+        values = [] if alike is None else constants_as_inputs(recorder)
+        known = None if alike is None else learned.programs.find(alike, values)
+        if known is not None:
+            return known
         found = recording_of(
-            run, out, Effects(), recorder, fn, learned, call, mode, wrt, begun.names, [], guarded=False,
+            run, out, Effects(), recorder, fn, learned, call, mode, wrt, begun.names, values, guarded=False,
             simplified=not as_recorded,
         )  # fmt: skip
     found.changes = list(recorder.reasons)  # an adjoint may run Python too (ops/custom.py)
     found.seconds = {"record": ran - clock, **found.seconds}
+    if alike is not None and found.holds_alike:
+        learned.programs.keep(alike, found)
     return found
+
+
+def _alike(fn: Callable[..., Any], out: Any, mode: Mode, call: Call, begun: Beginning) -> Hashable | None:
+    """The key that this run shares with others that have the same program; None where that is not known."""
+    recorder, texts, roots = begun.recorder, list[str](), list[Atom]()
+    if call.device is not None or recorder.drawn.stream is not None:
+        return None
+    aux = out
+    if mode.kind != VALUE:
+        out, aux = split_aux(fn, out) if mode.has_aux else (out, None)
+        roots += loss_of(fn, out, mode)
+    if mode.kind == VALUE or mode.has_aux:
+        text, statics = packed(aux, Source("o"), roots, None, data_made, recorder.caller.given)
+        if statics:
+            return None
+        texts.append(text)
+    consts = [var for var, _ in recorder.consts]
+    return key_of(recorder, consts, roots, call.key, mode, *texts)
 
 
 def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning, code: Reached) -> Any:

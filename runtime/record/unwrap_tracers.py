@@ -397,7 +397,8 @@ class Holders:
         """Whether somebody else than *plain*, which has settled them, holds an array that the run has made."""
         free = _counts([object()])[0]
         made = self._made()
-        known = [2 * plain.is_known(array) for array in made]  # with its plain form, a view of it
+        ours = self._recorder.constants
+        known = [2 * plain.is_known(x) + ours.times_held(x) for x in made]  # with its plain form, a view of it
         return any(count > free + more for count, more in zip(_counts(made), known, strict=True))
 
     def settle(self, plain: Settled, out: Any) -> None:

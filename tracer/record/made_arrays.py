@@ -126,8 +126,8 @@ class MadeArray(np.ndarray):
 
     def _note(self, place: CallPlace | None) -> None:
         recorder = current_recorder()
-        self.place = place
-        if place is not None and recorder is not None and recorder.live:
+        known, self.place = self.place, place
+        if known is None and place is not None and recorder is not None and recorder.live:
             recorder.made.append(ref(self))
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
@@ -244,7 +244,7 @@ def made(array: np.ndarray, place: CallPlace) -> Any:
     """*array*, as one that was made at *place*."""
     if current_recorder() is None or array.dtype.kind not in "fiubc":
         return array
-    found = array.view(MadeArray)
+    found = array if type(array) is MadeArray else array.view(MadeArray)
     found._note(place)
     return found
 

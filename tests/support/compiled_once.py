@@ -56,6 +56,7 @@ UNOPTIMISED = (
     "tests/tracer/ops/test_complex.py",
     "tests/tracer/ops/test_linalg_complex.py",
     "tests/tracer/ops/test_primitives.py::test_derivatives_in_the_kernel",
+    "tests/tracer/ops/test_primitives.py::test_edges_of_the_gradient_in_the_kernel",
 )
 SAMPLED = (
     "tests/programs/", "tests/science/", "tests/codegen/cpu/test_rolls.py", "tests/codegen/cpu/test_tiled_sums.py",

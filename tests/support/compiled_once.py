@@ -50,7 +50,8 @@ UNOPTIMISED = (
         f"tests/{room}/"
         for room in ("array_api", "autograd", "check", "compat", "interop", "nn", "optim", "steps", "tensors", "traps")
     ),
-    *(f"tests/programs/test_{what}_fuzz.py" for what in ("alias", "effect", "effect_state", "state")),
+    *(f"tests/programs/test_{what}_fuzz.py" for what in ("alias", "eager", "effect", "effect_state", "state")),
+    *(f"tests/runtime/ahead/test_{what}.py" for what in ("native", "sizes", "structures")),
     "tests/codegen/derive/",
     "tests/runtime/launch/test_result_tree.py",
     "tests/tracer/ops/test_complex.py",
@@ -62,6 +63,7 @@ SAMPLED = (
     "tests/programs/", "tests/science/", "tests/codegen/cpu/test_rolls.py", "tests/codegen/cpu/test_tiled_sums.py",
     "tests/codegen/lower/test_joined_pads.py", "tests/codegen/lower/test_long_concats.py",
     "tests/codegen/lower/test_strips.py",
+    "tests/codegen/schedule/test_schedule.py::test_what_is_put_together_from_parts_is_right",
 )  # fmt: skip
 ONE_OF = {"tests/science/": 3, "tests/runtime/logged/": 10, "tests/tracer/loops/": 10}
 OPTIMISED = optimiser.level

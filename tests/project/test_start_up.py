@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -169,17 +170,26 @@ CALLS = {
 }
 
 
+QUICK = ("value_and_grad", "hessian", "a method")
+
+
 @FORKS
-def test_a_first_call_from_disk_imports_nothing_more(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [QUICK, pytest.param([name for name in CALLS if name not in QUICK], marks=pytest.mark.slow)],
+    ids=["some", "others"],
+)
+def test_a_first_call_from_disk_imports_nothing_more(names: Sequence[str], tmp_path: Path) -> None:
+    calls = {name: CALLS[name] for name in names}
     after_a_call = f"{ROSENBROCK}compile_grad(lambda x: np.sum(x * x)).grad(x)\n"  # which has loaded the compiler
-    forked(after_a_call, {name: f"{text}\nfor _ in range(3): call(x)" for name, text in CALLS.items()}, tmp_path)
+    forked(after_a_call, {name: f"{text}\nfor _ in range(3): call(x)" for name, text in calls.items()}, tmp_path)
     ending = """
 before = set(sys.modules)
 call(x)
 print(f.stats.from_disk, *sorted(set(sys.modules) - before))
 print(*{m.split('.')[0] for m in sys.modules}, 'tracegrad.tracer.record' in sys.modules)
 """
-    found = forked(ROSENBROCK, {name: text + ending for name, text in CALLS.items()}, tmp_path)
+    found = forked(ROSENBROCK, {name: text + ending for name, text in calls.items()}, tmp_path)
     for name, text in found.items():
         more, _, roots = text.partition("\n")
         assert (name, more) == (name, "1")
@@ -367,12 +377,17 @@ for face, name in ((top, "nothing"), (top, "_private"), (top, "__wrapped__"), (a
     ]
 
 
-@pytest.mark.parametrize("first", ["tensors.tensor", "nn", "nn.module", "optim", "optim.sgd", "steps.step", "amp"])
-def test_any_part_of_the_library_of_tensors_may_be_imported_first(first: str) -> None:
-    script = f"""
-import tracegrad.{first}
-import tracegrad as tg
-f = tg.compile_grad(lambda t: (t * t).sum())
-assert f.grad(tg.tensor([1.0, 2.0])).tolist() == [2.0, 4.0]
-"""
-    run(script)
+PARTS = ("tensors.tensor", "nn", "nn.module", "optim", "optim.sgd", "steps.step", "amp")
+
+
+@FORKS
+@pytest.mark.slow
+def test_any_part_of_the_library_of_tensors_may_be_imported_first() -> None:
+    """In forks of a process that has imported nothing of ours."""
+    programs = {
+        part: f"import tracegrad.{part}{UNOPTIMISED}"
+        "import tracegrad as tg\nf = tg.compile_grad(lambda t: (t * t).sum())\n"
+        "print(f.grad(tg.tensor([1.0, 2.0])).tolist())"
+        for part in PARTS
+    }
+    assert forked(PLAIN, programs) == dict.fromkeys(PARTS, "[2.0, 4.0]")

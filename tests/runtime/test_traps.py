@@ -2,7 +2,7 @@
 """Traps: what a function reads changes between calls, or its control flow does.  The answer is right every time.
 
 Each test compares several calls with plain NumPy and finite differences (``agree``).  Where a function changes its
-own state, plain Python runs on a twin.
+own state, plain Python runs on a twin.  Asserts are as users write them (PYTEST_DONT_REWRITE): see test_packages.py.
 """
 
 from __future__ import annotations

@@ -383,6 +383,7 @@ def test_a_script_through_cloudpickle(tmp_path):
 
 
 @needs["cloudpickle"]
+@pytest.mark.slow
 def test_modules_that_are_registered_go_by_value(tmp_path):
     (tmp_path / "mine.py").write_text(SCRIPT)
     code = """

@@ -5,13 +5,14 @@ must not have compiled it before.  That LLVM does the same work again is no part
 as ever, and counts, but a program of the same signature is one, and tests of a file share theirs.  Tests of how code is
 made (tests/codegen, and those that take ``compiled_anew``) compile what they ask for.
 
-Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser, which takes half of the time of
-such a file: they are about what is recorded, when it is run again, derivatives, and tensors, modules and steps of
-Python. So are those of the slow cases in ``SAMPLED``, of which the quick tier's and one in ``OF_SO_MANY`` of the others
-are what users run. (Of each row of the registry the optimised derivatives are run by test_targets_agree.py, value and
-both derivatives in one kernel.) Codegen but for these, the registry, what launches and keeps kernels, and
-``make test-long`` and ``make test-matrix`` in full, run what users run. No kernel of one level serves the other: here
-they are forgotten at the change, and on disk the level is in the key.
+Kernels of the files under ``UNOPTIMISED`` are compiled without LLVM's optimiser, which takes half of the time of such a
+file: they are about what is recorded, when it is run again, derivatives, and tensors, modules and steps of Python. So
+are those of the slow cases in ``SAMPLED``, of which the quick tier's are what users run. Of the rooms in ``ONE_OF``,
+one case of so many is optimised all the same: loops there end in kernels of every form. (Of each row of the registry
+the optimised derivatives are run by test_targets_agree.py, value and both derivatives in one kernel.) Codegen but for
+these, the registry, what launches and keeps kernels, and ``make test-long`` and ``make test-matrix`` in full, run what
+users run. No kernel of one level serves the other: here they are forgotten at the change, and on disk the level is in
+the key.
 
 Behind that stand the files of ``runtime/disk``, in a directory of this run's own, or the one that
 ``TRACEGRAD_CACHE_DIR`` names: with that a second run compiles nothing but what it must.
@@ -39,25 +40,32 @@ programs: Recent[tuple, Program] = Recent(itertools.repeat(KEPT).__next__)
 _compile = kernels._compile
 CODE = "tests/codegen/"
 UNOPTIMISED = (
-    *(f"tests/tracer/{room}/" for room in ("control", "numpy_api", "random", "record", "rules", "scipy_api")),
-    *(f"tests/runtime/{room}/" for room in ("paths", "record", "state", "transforms")),
+    *(
+        f"tests/tracer/{room}/"
+        for room in ("control", "convert", "loops", "numpy_api", "random", "record", "rules", "scipy_api")
+    ),
+    *(f"tests/runtime/{room}/" for room in ("logged", "paths", "record", "state", "stored", "transforms")),
     *(f"tests/runtime/test_{subject}.py" for subject in ("compiled", "constructs", "errors", "explain", "traps")),
     *(
         f"tests/{room}/"
-        for room in ("array_api", "autograd", "check", "compat", "nn", "optim", "steps", "tensors", "traps")
+        for room in ("array_api", "autograd", "check", "compat", "interop", "nn", "optim", "steps", "tensors", "traps")
     ),
+    *(f"tests/programs/test_{what}_fuzz.py" for what in ("alias", "eager", "effect", "effect_state", "state")),
+    *(f"tests/runtime/ahead/test_{what}.py" for what in ("native", "sizes", "structures")),
     "tests/codegen/derive/",
     "tests/runtime/launch/test_result_tree.py",
     "tests/tracer/ops/test_complex.py",
     "tests/tracer/ops/test_linalg_complex.py",
     "tests/tracer/ops/test_primitives.py::test_derivatives_in_the_kernel",
+    "tests/tracer/ops/test_primitives.py::test_edges_of_the_gradient_in_the_kernel",
 )
 SAMPLED = (
     "tests/programs/", "tests/science/", "tests/codegen/cpu/test_rolls.py", "tests/codegen/cpu/test_tiled_sums.py",
     "tests/codegen/lower/test_joined_pads.py", "tests/codegen/lower/test_long_concats.py",
     "tests/codegen/lower/test_strips.py",
+    "tests/codegen/schedule/test_schedule.py::test_what_is_put_together_from_parts_is_right",
 )  # fmt: skip
-OF_SO_MANY = {"tests/science/": 3}  # whole programs of users; of the others none
+ONE_OF = {"tests/science/": 3, "tests/runtime/logged/": 10, "tests/tracer/loops/": 10}
 OPTIMISED = optimiser.level
 IN_FULL = TIMES > 1 or bool(os.environ.get("TRACEGRAD_TESTS_OPTIMISED"))
 
@@ -76,10 +84,10 @@ once.__code__ = once.__code__.replace(co_filename=kernel_cache.__file__)
 
 def level_of(item: pytest.Item) -> int:
     name = item.nodeid
-    sampled = name.startswith(SAMPLED) and item.get_closest_marker("slow") is not None
-    for room, many in OF_SO_MANY.items():
-        sampled = sampled and not (name.startswith(room) and crc32(name.encode()) % many == 0)
-    return 0 if not IN_FULL and (sampled or name.startswith(UNOPTIMISED)) else OPTIMISED
+    unoptimised = name.startswith(UNOPTIMISED) or (name.startswith(SAMPLED) and item.get_closest_marker("slow"))
+    many = next((many for room, many in ONE_OF.items() if name.startswith(room)), None)
+    drawn = many is not None and crc32(name.encode()) % many == 0
+    return 0 if unoptimised and not drawn and not IN_FULL else OPTIMISED
 
 
 @pytest.hookimpl(tryfirst=True)  # fixtures of a module may compile, too

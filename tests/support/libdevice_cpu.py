@@ -18,6 +18,7 @@ import threading
 
 import llvmlite.binding as llvm
 import llvmlite.ir as ir
+from pytest import MonkeyPatch
 
 from tracegrad.codegen.cpu import jit
 from tracegrad.codegen.cpu.machine_code import MachineCode
@@ -25,6 +26,7 @@ from tracegrad.codegen.cpu.symbols import define
 from tracegrad.codegen.cuda import ptx
 from tracegrad.codegen.cuda.libdevice import FUNCTIONS, INTRINSICS, symbol
 from tracegrad.tracer.ir.errors import DeviceError
+from tracegrad.tracer.ir.settings import optimiser
 
 # answers of __nvvm_reflect: the options of ptx.FLOAT_OPTIONS, and a Hopper (the functions that kernels call ask only
 # whether it is a Kepler or older: the code is the same for all that this target is for)
@@ -75,7 +77,9 @@ def install() -> None:
     with _lock:
         if _installed:
             return
-        compiled = jit.compile_text(module_text(), "libdevice").load()
+        with MonkeyPatch.context() as patch:
+            patch.setattr(optimiser, "level", 0)  # of what is reduced already; and few threads call it
+            compiled = jit.compile_text(module_text(), "libdevice").load()
         for name in symbols():
             define(name, compiled.address(name))
         _installed.append(compiled)  # kept as long as the process: kernels point into it

@@ -4,11 +4,11 @@
     pytest                       everything (make test-all)
     TRACEGRAD_SEEDS=20 pytest    with twenty times the seeds (make test-long)
 
-A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test with very many cases,
-outside the matrix of primitives, the quick tier has the first and every twentieth of the others; in it, the derivatives
-of real rows in kernels stand for those of complex ones, by the same rules, and values of float64 for those of float32
-(of which it has the derivatives).  All that need a GPU are one case, skipped,
-where there is none (``--gpu``: they are collected all the same).
+A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test's cases outside the
+matrix of primitives, the quick tier has the first of each way to run them (``WAYS``), and every twentieth of the
+others; in it, the derivatives of real rows in kernels stand for those of complex ones, by the same rules, and values of
+float64 for those of float32 (of which it has the derivatives).  All that need a GPU are one case, skipped, where there
+is none (``--gpu``: they are collected all the same).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import pytest
 
 from tracegrad.runtime.cuda.availability import cuda_status
 
-MANY, EVERY = 3, 20  # of a test's cases beyond so many, the quick tier has every twentieth
+EVERY = 20  # of a test's cases beyond the first, the quick tier has every twentieth
+WAYS = ("run", "way")  # fixtures whose values are ways in which the same program runs
 MATRIX = "tests/tracer/ops"
 AS_OF_REAL = f"{MATRIX}/test_primitives.py::test_derivatives_in_the_kernel[complex_"
 AS_OF_FLOAT64 = (f"{MATRIX}/test_primitives.py::test_value[", f"{MATRIX}/test_primitives.py::test_edges[")
@@ -81,15 +82,17 @@ class WithoutAGpu(pytest.Item):
 
 
 def _thin_out(items: list[pytest.Item]) -> None:
-    """Mark cases of tests that have many as slow."""
-    counts: Counter[str] = Counter()
+    """Mark cases of tests that have several as slow."""
+    counts: Counter[tuple[Any, ...]] = Counter()
     for item in items:
         if item.nodeid.startswith(AS_OF_REAL) or (item.nodeid.startswith(AS_OF_FLOAT64) and "float32" in item.nodeid):
             item.add_marker("slow")
         test, _, case = item.nodeid.partition("[")
         if case and not test.startswith(MATRIX) and not item.get_closest_marker("slow"):
-            counts[test] += 1
-            if counts[test] > MANY and counts[test] % EVERY:
+            given = item.callspec.params if isinstance(item, pytest.Function) else {}
+            key = (test, *[str(given.get(way)) for way in WAYS])
+            counts[key] += 1
+            if counts[key] > 1 and counts[key] % EVERY:
                 item.add_marker("slow")
 
 

@@ -1,4 +1,8 @@
-"""Installed packages that a function reaches: how far they are looked into, and what is only called before a raise."""
+"""Installed packages that a function reaches: how far they are looked into, and what is only called before a raise.
+
+The asserts here are as users write them (PYTEST_DONT_REWRITE): where one fails, the session of pytest, which holds all
+tests that there are, is no part of what the function reaches.
+"""
 
 import contextlib
 import sys

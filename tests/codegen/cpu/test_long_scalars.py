@@ -198,6 +198,7 @@ def test_functions_of_any_size_give_the_same(f, most, monkeypatch, fresh_kernels
 def test_scalars_of_one_function_have_no_memory(monkeypatch, fresh_kernels):
     found = []
     real = assemble.place_scalars
+    monkeypatch.setattr(jit.optimiser, "level", 0)
     monkeypatch.setattr(assemble, "place_scalars", lambda *args: found.append(real(*args)) or found[-1])
     f, args, argnums = straight_line(40)
     compile_grad(f, argnums=argnums).value_and_grad(*args)

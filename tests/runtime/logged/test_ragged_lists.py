@@ -281,7 +281,7 @@ def test_loops_over_a_table_of_lists_end_in_one_kernel():
             x[i] = s / rows[i][i]
         return sum(x)
 
-    m = np.random.default_rng(0).normal(size=(12, 12))
+    m = np.random.default_rng(0).normal(size=(8, 8))
     g = compile_grad(solved)
     for _ in range(2):
         assert g.value_and_grad(m)[0] == pytest.approx(solved(m), rel=1e-12)

@@ -9,7 +9,9 @@ import warnings
 import pytest
 from converted import copied, deeply, outcome, rebound
 from program_grammar import program
+from selection import seeds
 
+BLOCK = 40
 FORMS = (copied, deeply, rebound)
 
 
@@ -52,14 +54,7 @@ def compare(seed):
     return None
 
 
-@pytest.mark.parametrize("group", range(10))
-def test_copies_of_random_functions_do_the_same(group):
-    for seed in range(group * 40, group * 40 + 40):
-        assert compare(seed) is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("group", range(8))
-def test_copies_of_more_random_functions_do_the_same(group):
-    for seed in range(1000 + group * 200, 1200 + group * 200):
+@pytest.mark.parametrize("start", seeds(1000, quick=BLOCK, block=BLOCK))
+def test_copies_of_random_functions_do_the_same(start):
+    for seed in range(start, start + BLOCK):
         assert compare(seed) is None

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from selection import seeds
 
 from tracegrad import compile_grad
 
@@ -885,7 +886,7 @@ def drawn_anywhere(seed: int) -> tuple[Any, str]:
 
 
 @pytest.mark.parametrize("draw", [drawn, drawn_table, drawn_anywhere])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(20, quick=1))
 def test_random_program(seed, draw):
     f, _ = draw(seed)
     check(f, np.random.default_rng(seed).uniform(0.2, 0.9, 25), None)

@@ -99,6 +99,7 @@ def test_keys_and_bits_are_those_of_jax() -> None:
     np.testing.assert_array_equal(random.fold_in(key, 7), JAX_FOLDED)
 
 
+@pytest.mark.slow  # its import is
 def test_jax_itself_agrees() -> None:
     jax = pytest.importorskip("jax")
     key, theirs = random.key(42), jax.random.PRNGKey(42)

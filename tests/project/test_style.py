@@ -1,12 +1,16 @@
-"""Functions and classes stay of a size that a reader takes in."""
+"""Functions and classes stay of a size that a reader takes in; docstrings say the noun, and are no questions."""
 
 from __future__ import annotations
 
 import ast
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 
-from test_layers import trees
+import pytest
+from test_layers import MODULES, forgotten, statements, trees
+
+__all__ = ["forgotten"]
 
 COMPLEXITY, LINES, ATTRIBUTES = 25, 80, 40
 BRANCHES: dict[type[ast.AST], Callable[..., int]] = {
@@ -31,7 +35,8 @@ def complexity(function: ast.AST) -> int:
 
 @functools.cache
 def classes() -> dict[str, ast.ClassDef]:
-    return {node.name: node for tree in trees().values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    every = (node for tree in trees().values() for node, _ in statements(tree))
+    return {node.name: node for node in every if isinstance(node, ast.ClassDef)}
 
 
 @functools.cache
@@ -53,7 +58,7 @@ def attributes(name: str) -> frozenset[str]:
 def test_functions_are_small() -> None:
     large = {}
     for module, tree in trees().items():
-        for node in ast.walk(tree):
+        for node, _ in statements(tree):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 size = complexity(node), (node.end_lineno or 0) - node.lineno + 1
                 if size[0] > COMPLEXITY or size[1] > LINES:
@@ -72,3 +77,58 @@ def test_what_is_counted() -> None:
     )
     assert complexity(function.body[0]) == 1 + 1 + 2 + 1 + 2
     assert len(attributes("Recorder")) > 20 and "guards" in attributes("Recorder")
+
+
+# ---- docstrings ---------------------------------------------------------------------------------------------------
+
+DOCUMENTED = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, docstring) of a module and of everything defined in it."""
+    for node in (tree, *(statement for statement, _ in statements(tree) if isinstance(statement, DOCUMENTED))):
+        if found := ast.get_docstring(node):
+            yield getattr(node, "lineno", 1), found
+
+
+def fault(docstring: str) -> str | None:
+    """The offence of a docstring, or None; code in backticks and later paragraphs don't count."""
+    summary = re.sub(r"``.*?``", "", docstring.split("\n\n")[0], flags=re.DOTALL)
+    if re.match(r"What\b", docstring):
+        return "begins with 'What': say the noun"
+    return "asks a question: say 'Whether ...', or the noun" if "?" in summary else None
+
+
+def test_docstrings_say_the_noun():
+    assert len(MODULES) > 200
+    faults = [
+        f"{module}:{line}: {found}"
+        for module, tree in trees().items()
+        for line, text in docstrings(tree)
+        if (found := fault(text))
+    ]
+    assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("docstring", "faulty"),
+    [
+        ("What a loop stores.", True),
+        ("Does it hold?", True),
+        ("Does it hold?  Any answer will do.", True),
+        ("Who asks for\na plain value?\n\nMore.", True),
+        ("Residuals of one step.", False),
+        ("Whether it holds.", False),
+        ("Whatever is left.", False),
+        ("The text ``a ? b : c``.", False),
+        ("A summary.\n\nIs this a question?  It may be.", False),
+    ],
+)
+def test_faults_are_found(docstring, faulty):
+    assert bool(fault(docstring)) is faulty
+
+
+def test_every_kind_of_docstring_is_read():
+    text = '"""Head."""\nclass A:\n    """Class."""\n    def f(self):\n        """Method."""\n'
+    text += 'async def g():\n    """Coroutine."""\n    def h():\n        """Inner."""\n'
+    assert {found for _, found in docstrings(ast.parse(text))} == {"Head.", "Class.", "Method.", "Coroutine.", "Inner."}

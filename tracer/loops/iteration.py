@@ -25,7 +25,7 @@ from ..record.made_arrays import ALONE, references
 from ..record.recorder import Recorder
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
-from .histories import Filling, History, arrays_in
+from .histories import Filling, History
 from .holders import array_of, tape_of
 from .lessons import Lessons
 from .list_rows import writes_list
@@ -459,7 +459,10 @@ class Iteration:
         kept = [found.get(name) for name in self.loop.assigned if name not in dead]
         kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
         kept += [x for _, *values in self.marked.appends.values() for x in values]
-        atoms = [x._atom for x in arrays_in(kept) if type(x) is TracedArray]
+        leaves: list[Any] = []
+        for value in kept:
+            taken_apart(value, leaves, True, Changeable())
+        atoms = [x._atom for x in leaves if type(x) is TracedArray]
         return maybe is None or self.marked.calls_users or not maybe.isdisjoint([*atoms, *put])
 
     def _is_only_added(self, symbol: Var | None) -> bool:

@@ -193,8 +193,15 @@ class Marked:
         left, right = [self.form(x) for x in node.inputs]
         if left is None or right is None or not (left.slopes or right.slopes):
             return None
-        found = answer(node.prim.name, left, right, self.recorder.open_loops)
-        return self._limited(node.prim.name, left.plus(right, -1)) if found is None and asked else found
+        if not asked:
+            return answer(node.prim.name, left, right, self.recorder.open_loops)
+        return self.holds(node.prim.name, left, right)
+
+    def holds(self, name: str, left: Affine, right: Affine) -> bool | None:
+        """The answer that the comparison *name* of two positions gives in all iterations, or in those that remain of
+        the loop, which ends before the first one that has another answer; None where no loop is made."""
+        found = answer(name, left, right, self.recorder.open_loops)
+        return self._limited(name, left.plus(right, -1)) if found is None else found
 
     def now(self, atom: Atom) -> np.ndarray | None:
         """The value of *atom* in this iteration, where it is a position, or compares two; else None."""

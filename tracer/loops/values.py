@@ -133,14 +133,14 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Changeable) -> A
         return Parts(kind, tuple(range(len(value))), tuple([taken_apart(v, leaves, deep, met) for v in value]))
     if id(value) in met.numbers:
         return Again(met.numbers[id(value)])
-    parts = _parts(value, deep)
+    parts = parts_of(value, deep)
     if parts is None or (not is_frozen(kind) and met.keeps(value)):
         return PlainValue(value)
     number = met.number(value) if not is_frozen(kind) else None
     return Parts(kind, tuple(parts), tuple([taken_apart(x, leaves, deep, met) for x in parts.values()]), number)
 
 
-def _parts(value: Any, deep: bool) -> dict[Any, Any] | None:
+def parts_of(value: Any, deep: bool) -> dict[Any, Any] | None:
     """The parts of *value*, by name; None where they are not looked at."""
     if not (deep or is_frozen(type(value))):
         return None
@@ -156,7 +156,7 @@ def is_frozen(kind: type) -> bool:
 
 def can_be_made_anew(value: Any) -> bool:
     """Whether *value* is a container that ``taken_apart`` looks into where it is asked to."""
-    return _parts(value, True) is not None
+    return parts_of(value, True) is not None
 
 
 def _is_outside(value: Any) -> bool:

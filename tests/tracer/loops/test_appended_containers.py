@@ -188,6 +188,7 @@ def integers_of_the_loop(x):
 ROLLED = (
     lists_as_an_array, tuples_in_a_sum, tuples_in_a_loop, state_and_vector, last_list_read, last_tuple_read,
     rows_of_three, nested_lists, named, frozen_objects, objects, two_lists, integers_of_the_loop, states,
+    dicts, lists_in_a_loop,
 )  # fmt: skip
 
 # ---- which object is which, and what is changed, is as in Python ---------------------------------------------------
@@ -390,7 +391,7 @@ AS_PYTHON = (
     changed_after_the_loop, first_kept, before_it_changes, twice_in_a_list, in_two_lists, told_by_identity,
     changed_in_the_next_iteration, grown_in_the_iteration, one_row_again_and_again, unlike_lengths, unlike_at_first,
     arrays_written_after, array_of_before, written_in_place, an_attribute_has_it, lists_changed_in_a_loop,
-    lists_kept_in_a_loop, objects_changed_after, dicts, lists_in_a_loop, part_of_the_one_before, the_one_before,
+    lists_kept_in_a_loop, objects_changed_after, part_of_the_one_before, the_one_before,
 )  # fmt: skip
 
 

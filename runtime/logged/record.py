@@ -34,6 +34,7 @@ from ...tracer.ir.working import Working
 from ...tracer.loops.identities import all_unmarked
 from ...tracer.loops.list_rows import check_plain_rows
 from ...tracer.loops.loop_node import note_loops
+from ...tracer.loops.marked import forget_left_loops
 from ...tracer.ops.custom import runs_python
 from ...tracer.ops.host_call import calls_python
 from ...tracer.record.array import STAND_INS, TracedArray
@@ -382,6 +383,7 @@ class _CallRun:
 
     def _settled(self, out: Any) -> Any:
         recorder = self.recorder
+        forget_left_loops(recorder)
         check_plain_rows(recorder)
         check_parts(recorder)
         out = all_unmarked(recorder, out)

@@ -174,6 +174,10 @@ class Writing:
         if isinstance(found, WrittenKeys) and found.whole is None:
             for key in found.values:
                 self.is_this(key)
+        if isinstance(found, WrittenItems) and found.whole is None:
+            for loop in self.loops:
+                if id(found.tail) in loop.appends:  # what the iteration has appended is in another list from now on
+                    loop.refuse_seen("a list is read and appended to")
         return found.read(lambda: self.contents(obj, node))
 
     def only_grows(self, obj: Any) -> bool:

@@ -98,7 +98,7 @@ class Comprehensions(Loops):
         again = [*walruses, *[_MADE] * (kind is Folded)]
         self.loops[number] = LoopStatement(
             (*targets, *again), tuple(again), node.lineno, node.end_lineno, mine,
-            has_yield=kind is ast.GeneratorExp, reads=read_in(inner, mine),
+            has_yield=kind is ast.GeneratorExp, reads=read_in(inner, mine), unread=tuple(targets),
             depth=len(node.generators) - k + nested_loops(inner) if kind is Folded else 1,  # no list of an inner loop's
         )  # fmt: skip
 

@@ -71,6 +71,7 @@ class After:
             leaves = self.values[name]
             if self._stays_a_part(name, [end for leaf, end in zip(start.leaves, leaves, strict=True) if leaf.symbol]):
                 return self._part_of_another(name)
+            self._note_parts(name, leaves)
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
             pattern = self.of.patterns[name]
             return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made, True)
@@ -150,6 +151,7 @@ class After:
             return self._part_of_another(name)
         if name not in self.of.loop.unread and self.of.recorder.live and any(map(_is_part_of_plain, leaves)):
             return self._part_of_another(name)  # which may be written then, and the run can't be made again
+        self._note_parts(name, leaves)
         made = [
             self._last_leaf(leaf, atom, before)
             if atom is not None and self.parts.depends(atom)
@@ -181,6 +183,11 @@ class After:
             )
         self.wanted.last.append((atom, None))
         return lambda results: self._wrapped(leaf, kind, results.last[at])
+
+    def _note_parts(self, name: Any, leaves: Sequence[Any]) -> None:
+        """Note the arrays of which *name* has views after the loop: these are no views then."""
+        if name not in self.of.loop.unread:
+            self.parts_taken.update([id(x._storage) for x in leaves if type(x) is TracedArray and x._steps])
 
     def _stays_a_part(self, name: Any, leaves: Sequence[Any]) -> bool:
         """Whether *name* may be a view, after the loop, of an array that may be written then."""
@@ -313,8 +320,13 @@ class After:
             elif isinstance(x, dict):
                 stack += [*x.keys(), *x.values()]
             elif not isinstance(x, type) and not callable(x):
-                stack += stored(x).values()
+                carried = self._carried_attributes(x)
+                stack += [part for key, part in stored(x).items() if key not in carried]
         return len(seen) >= _MOST_LOOKED_AT
+
+    def _carried_attributes(self, x: Any) -> set[Any]:
+        """The attributes of *x* that are carried, and so are set after the loop."""
+        return {place.key for place in self.of.places.values() if place.owner is x}
 
 
 def final_of(results: LoopResults, symbol: Var) -> Atom:

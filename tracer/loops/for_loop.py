@@ -29,7 +29,7 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder, current_recorder
 from .holders import HOLDERS
-from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, live_parts, same_objects, source_of
+from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, has_copies, live_parts, same_objects, source_of
 from .iteration import FEW_TRIPS, EarlierWrites, Iteration, keep_identities
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
@@ -70,7 +70,9 @@ def source_to_mark(recorder: Recorder, iterable: Any, loop: Any) -> Iterated | N
     if not can_mark(recorder, loop):
         return None
     forget_left_loops(recorder)
-    return source_of(recorder, iterable)
+    source = source_of(recorder, iterable)
+    left = getattr(loop, "has_break", False) or getattr(loop, "has_return", False)
+    return None if source is not None and left and has_copies(source) else source
 
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:
@@ -346,6 +348,7 @@ class ForLoop(BoundNames):
 
     def _refused(self, iteration: Iteration, frame: FrameType) -> None:
         """No loop node was made of the iteration, which stands for itself."""
+        iteration.keep_no_copies(frame)
         if self.attempts >= MOST_ATTEMPTS:
             iteration.give_up(frame)
 

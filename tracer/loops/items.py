@@ -195,15 +195,14 @@ def _through(array: TracedArray, items: tuple[Any, ...], windows: dict[int, Wind
 
 
 def windows_in(recorder: Recorder, items: tuple[Any, ...], shape: tuple[int, ...]) -> dict[int, WindowStep]:
-    """The steps of views that the slices in an index are which move, by their places in it; none where one of them is
-    no such step."""
+    """The steps of views that slices in an index are which move, by their places in it."""
     moving = [k for k, x in enumerate(items) if type(x) is slice and _is_traced(x)]
     if any(x is None or x is Ellipsis or isinstance(x, (np.ndarray, list)) for x in items) or len(items) > len(shape):
         return {}
     if any(type(x) is TracedArray and x.aval.shape for x in items):
         return {}
     steps = {k: _window(recorder, items[k], shape[k]) for k in moving}
-    return {} if None in steps.values() else steps  # type: ignore[return-value]
+    return {k: step for k, step in steps.items() if step is not None}
 
 
 def _window(recorder: Recorder, moving: slice, size: int) -> WindowStep | None:
@@ -219,11 +218,22 @@ def _window(recorder: Recorder, moving: slice, size: int) -> WindowStep | None:
     if start is None or stop is None:
         return None
     width = stop.plus(start, -1).constant
+    if width is None or width < 1 or not _is_within(recorder, start, stop, size):
+        return None
     low, high = bounds(start, recorder.open_loops)[0], bounds(stop, recorder.open_loops)[1]
-    if width is None or width < 1 or low is None or high is None or low < 0 or high > size:
+    if low is None or high is None or low < 0 or high > size:
         return None
     first = moving.start.atom if type(moving.start) is TracedArray else Lit(start.offset, INT)
     found = WindowStep.of(0, first, -(-width // step), step)
     assert isinstance(found.places, Var)
     marked.ranges[found.places] = low, high - 1
     return found
+
+
+def _is_within(recorder: Recorder, start: Affine, stop: Affine, size: int) -> bool:
+    """Whether a slice is within *size*, so that nothing is cut off.  Where that is not so in all iterations, the loop
+    ends before the first one in which it is otherwise."""
+    marked: Marked = recorder.open_loops[-1]
+    if recorder.arms or not (start.slopes.keys() | stop.slopes.keys()) <= {x.number for x in recorder.open_loops}:
+        return True  # as far as this knows
+    return bool(marked.holds("ge", start, Affine(0)) and marked.holds("le", stop, Affine(size)))

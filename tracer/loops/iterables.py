@@ -18,9 +18,10 @@ from ..record.recorder import Recorder, require_recorder
 from .holders import HOLDERS, ROW_ITERATORS
 from .list_rows import part_of_list, row_of_list
 from .marked import Marked
+from .of_parts import OfParts, names_in
 from .positions import Affine, bounds
 from .tables import RowItems, RowIterator
-from .values import Like, like
+from .values import Like, like, parts_of
 
 _DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _REVERSED_LIST: type = type(reversed([0]))
@@ -197,6 +198,8 @@ class Backwards:
             self.source = IteratedRows(source.array, first, -source.step, source.length)
         elif isinstance(source, Same):
             self.source = source
+        elif isinstance(source, OfParts):
+            self.source = source.backwards(Backwards(source.together, length))
         else:
             self.source = Together([Backwards(s, length) for s in source.sources])
 
@@ -464,7 +467,24 @@ def listed(recorder: Recorder, items: list[Any]) -> Iterated | None:
         return _integers(items)
     kinds: set[Like | None] = {_kind_of(x) for x in items}
     kind = kinds.pop() if len(kinds) == 1 else None
-    return None if kind is None else Listed(items, kind, lambda: _stack(items))
+    return _of_parts(recorder, items) if kind is None else Listed(items, kind, lambda: _stack(items))
+
+
+def _of_parts(recorder: Recorder, items: list[Any]) -> OfParts | None:
+    """The source that containers which the run has made are; None where they are others, or are unlike."""
+    names = names_in(recorder, items)
+    if names is None:
+        return None
+    rows = [parts_of(x, True) or {} for x in items]
+    columns = [listed(recorder, [row[name] for row in rows]) for name in names]
+    return None if None in columns else OfParts(items, names, Together([c for c in columns if c is not None]))
+
+
+def has_copies(source: Iterated) -> bool:
+    """Whether copies stand for items of *source*."""
+    if isinstance(source, Backwards):
+        return has_copies(source.source)
+    return isinstance(source, OfParts) or (isinstance(source, Together) and any(map(has_copies, source.sources)))
 
 
 def _kind_of(x: Any) -> Like | None:

@@ -25,7 +25,7 @@ from ..record.made_arrays import ALONE, references
 from ..record.recorder import Recorder
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
-from .histories import Filling, History, arrays_in
+from .histories import Filling, History
 from .holders import array_of, tape_of
 from .lessons import Lessons
 from .list_rows import writes_list
@@ -278,6 +278,8 @@ class Iteration:
             return Refusal.LOOP_SEEN(what="a row of a table is kept", site=self.marked.site)
         self.read_after = [found.get(name) for name in self.loop.assigned if name not in self.loop.unread]
         self.read_after += [place.get() for place in self.places.values()]
+        if self._has_copies(self.read_after):
+            return Refusal.LOOP_SEEN(what="an object of a list is kept", site=self.marked.site)
         reason = self._objection(found, wanted, values)
         if reason is not None:
             return reason
@@ -391,6 +393,26 @@ class Iteration:
                 place.set(every[key])
         return tuple([every[name] for name in self.loop.assigned])
 
+    def _has_copies(self, values: Iterable[Any]) -> bool:
+        """Whether an object that stands for an item of a list is in *values*."""
+        held, copies = Changeable(), self.marked.copies()
+        for x in values if copies else ():
+            taken_apart(x, [], True, held)
+        return not held.numbers.keys().isdisjoint(copies)
+
+    def keep_no_copies(self, frame: FrameType) -> None:
+        """Have the run made again, with that loop as it is, where objects that stand for items of a list may be kept
+        by the iteration, of which no loop node is made."""
+        if not self.marked.copies():
+            return
+        again = {*getattr(self.loop, "target_names", ()), *self.loop.unread}
+        kept = [x for name, x in frame.f_locals.items() if name in self.loop.assigned and name not in again]
+        kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
+        kept += [x for _, *values in self.marked.appends.values() for x in values]
+        seen = self.marked.reason is not None and self.marked.reason.code is Refusal.LOOP_SEEN
+        if seen or self._has_copies(kept):
+            in_plain_iterations(self.recorder, self.loop, _MADE_ANEW)
+
     def give_up(self, frame: FrameType) -> None:
         """No loop node is made of the loop: integers of Python's that are traced now are to be Python's own."""
         found = frame.f_locals
@@ -472,7 +494,10 @@ class Iteration:
         kept = [found.get(name) for name in self.loop.assigned if name not in dead]
         kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
         kept += [x for _, *values in self.marked.appends.values() for x in values]
-        atoms = [x._atom for x in arrays_in(kept) if type(x) is TracedArray]
+        leaves: list[Any] = []
+        for value in kept:
+            taken_apart(value, leaves, True, Changeable())
+        atoms = [x._atom for x in leaves if type(x) is TracedArray]
         return maybe is None or self.marked.calls_users or not maybe.isdisjoint([*atoms, *put])
 
     def _is_only_added(self, symbol: Var | None) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import repeat
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +15,7 @@ from ..ops.shape import concat, reshape
 from ..record.array import TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of, stand_in
 from .after import After
+from .appended import Appended, AppendedItem, columns_in, is_plain
 from .histories import History
 from .holders import HOLDERS, array_of
 from .identities import unmarked
@@ -21,15 +24,9 @@ from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .row_writes import value_of
-from .values import NUMBERS
+from .values import NUMBERS, Changeable, can_be_made_anew, is_frozen, put_together, taken_apart
 
-
-class Appended(NamedTuple):
-    """A value, where the stack of it is (-1: there is none), and what iterations before have appended in its place."""
-
-    value: Any
-    at: int
-    earlier: Sequence[Any]
+_NONE: Mapping[int, Any] = MappingProxyType({})
 
 
 class Lists:
@@ -41,7 +38,8 @@ class Lists:
         self.marked, self.length, self.home, self.after = marked, length, marked.recorder, after
         self.reason: Reason | None = None
         self.count = 0 if length is None else length.constant or 0
-        self.rows: list[list[tuple[Any, int]]] = []  # of each list: the values, and where the stack of each is
+        self.rows: list[list[AppendedItem]] = []  # of each list
+        self._met = Changeable({**after.of.learned.kept}, marked.made)  # containers that are appended
         self._forms: dict[int, Affine] = {}  # of Python integers, by the id of the value
         self._at: dict[int, int] = {}  # by the id of a value: where its stack is
         self._given: dict[int, Appended] = {}  # by the same
@@ -68,13 +66,36 @@ class Lists:
             found = []
             for k, value in enumerate(values):
                 earlier = target[-len(values) + k :: -len(values)][1 : 1 + marked.earlier]
-                found.append((value, self._place(value, earlier, parts, wanted)))
+                found.append(self._element(value, earlier, parts, wanted))
             self.rows.append(found)
         self._note_parts()
+        self._note_old()
+
+    def _element(self, value: Any, earlier: Sequence[Any], parts: Cut, wanted: Wanted) -> AppendedItem:
+        """*value* taken apart.  *earlier*: what iterations before have appended in its place."""
+        if not (isinstance(value, tuple) or (id(value) in self.marked.made and can_be_made_anew(value))):
+            return AppendedItem(None, [(value, self._place(value, earlier, parts, wanted))])
+        numbers: list[Any] = []
+        pattern = taken_apart(value, numbers, True, self._met)
+        copies = self.home.loops.made_anew.keys() & self._met.numbers
+        if not is_plain(pattern) or copies:
+            self.reason = Refusal.LOOP_SEEN(what="an object is appended to a list", site=self.marked.site)
+        columns = columns_in(pattern, len(numbers), earlier)
+        places = [self._place(x, e, parts, wanted) for x, e in zip(numbers, columns, strict=True)]
+        return AppendedItem(pattern, list(zip(numbers, places, strict=True)))
+
+    def _note_old(self) -> None:
+        """Refuse where a name has, after the loop, the container of an iteration before the last, which a list has."""
+        of, held = self.after.of, Changeable()
+        for x in of.read_after:
+            taken_apart(x, [], True, held)
+        if self._met.found and any(id(x) in held.numbers for x in of.made.values()):
+            self.reason = Refusal.LOOP_SEEN(what="an object of a list is kept", site=self.marked.site)
 
     def _note_parts(self) -> None:
         """Note the arrays of which the lists get views, or other views than names have: they are not written after."""
-        appended = {id(x): x for row in self.rows for x, _ in row if type(x) is TracedArray}
+        every = [x for row in self.rows for element in row for x, _ in element.parts]
+        appended = {id(x): x for x in every if type(x) is TracedArray}
         arrays: dict[int, Any] = {}
         for x in appended.values():
             if x._steps:
@@ -161,27 +182,77 @@ class Lists:
         lists = []
         for history in self.marked.histories.values():
             self._extend_with_rows(history)
-        for (target, *_), rows in zip(self.marked.appends.values(), self.rows, strict=True):
+        for (target, *_), row in zip(self.marked.appends.values(), self.rows, strict=True):
             for loop in self.home.open_loops:
                 if id(target) not in loop.made:
                     loop.refuse(Refusal.LOOP_SEEN(what="a list is appended to in a loop", site=self.marked.site))
             if id(target) in self.marked.histories:
                 continue
-            before = self.marked.folded if any(at >= 0 for _, at in rows) else 0
+            before = self.marked.folded if any(element.varies for element in row) else 0
             given = []
-            for k, (value, at) in enumerate(rows):
-                given.append(Appended(value, at, target[-len(rows) + k :: -len(rows)][1 : 1 + before][::-1]))
-                self._given[id(value)] = given[-1]
-            del target[-len(rows) * (1 + before) :]
-            lists.append((target, given))
-        several = len(self._at) < sum(x.at >= 0 for _, given in lists for x in given)
+            for k, element in enumerate(row):
+                earlier = target[-len(row) + k :: -len(row)][1 : 1 + before][::-1]
+                given.append((earlier, self._appended(element, earlier)))
+            del target[-len(row) * (1 + before) :]
+            lists.append((target, row, given))
+        several = len(self._at) < sum(x.at >= 0 for _, _, given in lists for _, parts in given for x in parts)
+        again: list[dict[int, Any]] = []
+        last = self._of_last_iteration()
         every = [
-            (None if several else self._woven(given, results)) or [self._column(x, results) for x in given]
-            for _, given in lists
+            (None if several else self._woven(row, given, results))
+            or [self._elements(element, *of, results, again, last) for element, of in zip(row, given, strict=True)]
+            for _, row, given in lists
         ]
-        for (target, _), columns in zip(lists, every, strict=True):
+        for (target, *_), columns in zip(lists, every, strict=True):
             for each in columns if len(columns) == 1 else zip(*columns, strict=True):
                 target.extend(each)
+        if any(element.pattern is not None for row in self.rows for element in row):
+            self._note_tuples()
+
+    def _appended(self, element: AppendedItem, earlier: Sequence[Any]) -> list[Appended]:
+        """The values in *element*; *earlier*: what the iterations before, which the loop does too, have appended."""
+        if element.pattern is None:
+            columns = [earlier]
+        elif element.varies:
+            columns = columns_in(element.pattern, len(element.parts), earlier)
+        else:
+            columns = [()] * len(element.parts)
+        found = [Appended(value, at, was) for (value, at), was in zip(element.parts, columns, strict=True)]
+        self._given.update({id(x.value): x for x in found})
+        return found
+
+    def _elements(
+        self, element: AppendedItem, earlier: Sequence[Any], parts: Sequence[Appended], results: LoopResults,
+        again: list[dict[int, Any]], last: Mapping[int, Any],
+    ) -> Sequence[Any]:  # fmt: skip
+        """The values of *element* in all iterations, those before included.  *again*: the containers of each iteration,
+        by their numbers; *last*: those of the last one that are there already."""
+        columns = [self._column(x, results) for x in parts]
+        if element.pattern is None:
+            return columns[0]
+        count = self.count + (len(earlier) if element.varies else 0)
+        again[:0] = [{} for _ in range(count - len(again))]
+        every = zip(*columns, strict=True) if columns else repeat((), count)
+        known = [*repeat(_NONE, count - 1), last]
+        made = zip(every, again[len(again) - count :], known, strict=True)
+        found = [put_together(element.pattern, iter(x), of, True, known) for x, of, known in made]
+        return found if element.varies else [*earlier, *found]
+
+    def _of_last_iteration(self) -> dict[int, Any]:
+        """The containers that names have after the loop, by the numbers that they have among what is appended."""
+        numbers, made = self.after.of.ended.numbers, self.after.made
+        found = {n: made.get(numbers[key]) for key, n in self._met.numbers.items() if key in numbers}
+        return {n: x for n, x in found.items() if x is not None}
+
+    def _note_tuples(self) -> None:
+        """Note tuples in lists of which names, or other lists, have equal ones: in Python they may be one."""
+        values = [x for _, *row in self.marked.appends.values() for x in row]
+        others = {*map(id, self.after.of.read_after)}
+        if len({*map(id, values)}) == len(values) and not self.marked.folded and others.isdisjoint(map(id, values)):
+            return
+        for x in [x for target, *_ in self.marked.appends.values() for x in target]:
+            if isinstance(x, tuple) or is_frozen(type(x)):
+                self.home.loops.made_anew[id(x)] = x, self.marked.statement
 
     def _extend_with_rows(self, history: History) -> None:
         """Have a list hold the rows that all iterations have added."""
@@ -266,8 +337,16 @@ class Lists:
         found._storage.c_order, found._storage.array0d = value.known_c_order(), True
         return found
 
-    def _woven(self, rows: Sequence[Appended], results: LoopResults) -> list[Sequence[Any]] | None:
+    def _woven(
+        self,
+        elements: Sequence[AppendedItem],
+        given: Sequence[tuple[Sequence[Any], Sequence[Appended]]],
+        results: LoopResults,
+    ) -> list[Sequence[Any]] | None:
         """The rows of one stack, where several values of one kind are appended in turn."""
+        if any(element.pattern is not None for element in elements):
+            return None
+        rows = [x for _, (x,) in given]
         like = rows[0][0]
         if type(like) in HOLDERS:
             return None

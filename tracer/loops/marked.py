@@ -193,8 +193,15 @@ class Marked:
         left, right = [self.form(x) for x in node.inputs]
         if left is None or right is None or not (left.slopes or right.slopes):
             return None
-        found = answer(node.prim.name, left, right, self.recorder.open_loops)
-        return self._limited(node.prim.name, left.plus(right, -1)) if found is None and asked else found
+        if not asked:
+            return answer(node.prim.name, left, right, self.recorder.open_loops)
+        return self.holds(node.prim.name, left, right)
+
+    def holds(self, name: str, left: Affine, right: Affine) -> bool | None:
+        """The answer that the comparison *name* of two positions gives in all iterations, or in those that remain of
+        the loop, which ends before the first one that has another answer; None where no loop is made."""
+        found = answer(name, left, right, self.recorder.open_loops)
+        return self._limited(name, left.plus(right, -1)) if found is None else found
 
     def now(self, atom: Atom) -> np.ndarray | None:
         """The value of *atom* in this iteration, where it is a position, or compares two; else None."""
@@ -312,6 +319,10 @@ class Marked:
         for loop in self.recorder.open_loops:
             loop.made[id(value)] = value
 
+    def copies(self) -> set[int]:
+        """The ids of objects that stand in the iteration for items of a list."""
+        return {key for key, (_, loop) in self.recorder.loops.copies.items() if loop is self}
+
     def give_up(self, note: str) -> NoReturn:
         """Have the run made again, with this loop recorded iteration by iteration."""
         in_plain_iterations(self.recorder, self.statement, note)
@@ -333,8 +344,8 @@ def forget_left_loops(recorder: Recorder) -> None:
         frame = frame.f_back
     for loop in list(recorder.open_loops):
         if loop.frame not in running:
-            if loop.tables:
-                loop.give_up("a loop over a table of lists has ended by an exception: the run is made again")
+            if loop.tables or loop.copies():
+                loop.give_up("a loop over lists, or objects, has ended by an exception: the run is made again")
             loop.close()
             loop.stands_alone()
             break

@@ -15,6 +15,7 @@ from ..record.array import TracedArray
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder
 from .iterables import Backwards, Counts, Listed, Same, Together
+from .of_parts import OfParts
 
 _LONG = 20_000  # iterations
 _LOOKED_AT = 64  # elements of a container
@@ -51,6 +52,8 @@ def is_plain_source(source: Any) -> bool:
         return _is_plain(source.value)
     if kind is Together:
         return all(map(is_plain_source, source.sources))
+    if kind is OfParts:
+        return is_plain_source(source.together)
     return is_plain_source(source.source) if kind is Backwards else type(source.array) is np.ndarray
 
 

@@ -280,6 +280,9 @@ def table_of(recorder: Recorder, target: Any, learn: bool = True) -> Table | Non
     if known is not None or recorder.live or not _is_table(target):  # in a live run nobody tells of reads of lists
         return known if type(known) is Table else None
     ids = {id(target), *map(id, target)}
+    outside = recorder.outermost().from_outside  # whose elements are read one by one
+    if any(key in outside for key in ids):
+        return None
     if recorder.arms or recorder.parent is not None or not ids.isdisjoint(state.made_anew) or ids & state.tables.keys():
         return None
     loops = _loops_of(recorder, target, ids, learn)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, is_dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from .holders import HOLDERS, Holder
 from .records import named_parts
 
 NUMBERS = (float, complex, np.floating, np.complexfloating, np.integer)
+_NONE: Mapping[int, Any] = MappingProxyType({})
 UNSET = object()  # in the place of the value of a local variable that has none, which the code of a loop then deletes
 _IMMUTABLE = (int, bool, str, bytes, type(None), frozenset, np.bool_, np.dtype)
 
@@ -131,14 +133,14 @@ def taken_apart(value: Any, leaves: list[Any], deep: bool, met: Changeable) -> A
         return Parts(kind, tuple(range(len(value))), tuple([taken_apart(v, leaves, deep, met) for v in value]))
     if id(value) in met.numbers:
         return Again(met.numbers[id(value)])
-    parts = _parts(value, deep)
+    parts = parts_of(value, deep)
     if parts is None or (not is_frozen(kind) and met.keeps(value)):
         return PlainValue(value)
     number = met.number(value) if not is_frozen(kind) else None
     return Parts(kind, tuple(parts), tuple([taken_apart(x, leaves, deep, met) for x in parts.values()]), number)
 
 
-def _parts(value: Any, deep: bool) -> dict[Any, Any] | None:
+def parts_of(value: Any, deep: bool) -> dict[Any, Any] | None:
     """The parts of *value*, by name; None where they are not looked at."""
     if not (deep or is_frozen(type(value))):
         return None
@@ -154,7 +156,7 @@ def is_frozen(kind: type) -> bool:
 
 def can_be_made_anew(value: Any) -> bool:
     """Whether *value* is a container that ``taken_apart`` looks into where it is asked to."""
-    return _parts(value, True) is not None
+    return parts_of(value, True) is not None
 
 
 def _is_outside(value: Any) -> bool:
@@ -163,9 +165,11 @@ def _is_outside(value: Any) -> bool:
     return recorder is not None and id(value) in recorder.outermost().from_outside
 
 
-def put_together(pattern: Any, leaves: Iterator[Any], made: dict[int, Any], ended: bool = False) -> Any:
+def put_together(
+    pattern: Any, leaves: Iterator[Any], made: dict[int, Any], ended: bool = False, known: Mapping[int, Any] = _NONE
+) -> Any:
     """The value with *pattern* and the numbers *leaves*, in the iteration or once the loop has *ended*.  *made*:
-    containers that can be changed, by their numbers."""
+    containers that can be changed, by their numbers; *known*: those that are there already."""
     if isinstance(pattern, HeldArray):
         return pattern.made(next(leaves), ended)
     if isinstance(pattern, PlainValue):
@@ -179,18 +183,20 @@ def put_together(pattern: Any, leaves: Iterator[Any], made: dict[int, Any], ende
     if not isinstance(pattern, Parts):
         return next(leaves)
     if issubclass(pattern.kind, tuple):
-        return tuple.__new__(pattern.kind, [put_together(p, leaves, made, ended) for p in pattern.items])
+        return tuple.__new__(pattern.kind, [put_together(p, leaves, made, ended, known) for p in pattern.items])
     found: Any = pattern.kind() if pattern.kind in (list, dict) else object.__new__(pattern.kind)
     if pattern.number is not None:
         made[pattern.number] = found  # which may be in itself
     for name, part in zip(pattern.names, pattern.items, strict=True):
-        item = put_together(part, leaves, made, ended)
+        item = put_together(part, leaves, made, ended, known)
         if pattern.kind is list:
             found.append(item)
         elif pattern.kind is dict:
             found[name] = item
         else:
             object.__setattr__(found, name, item)
+    if pattern.number is not None and pattern.number in known:
+        found = made[pattern.number] = known[pattern.number]
     return found
 
 

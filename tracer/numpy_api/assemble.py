@@ -13,7 +13,18 @@ from ..ir.graph import Atom
 from ..ops.elementwise import BROADCAST, F, bind, broadcast_to, cast, cast_with_warning, promote
 from ..ops.indexing import gather
 from ..ops.shape import PAD, concat, move_axis, reshape, slice_axis
-from ..record.array import FUNCTIONS, MAX_AXES, TracedArray, in_c_order, is_traced, to_atom, wrap, wrap_array, wrap_as
+from ..record.array import (
+    FUNCTIONS,
+    MAX_AXES,
+    TracedArray,
+    constant,
+    in_c_order,
+    is_traced,
+    to_atom,
+    wrap,
+    wrap_array,
+    wrap_as,
+)
 from ..record.stacked_rows import stack_of
 from .registry import along_axis, atom_of, implements, into, one_axis, reject
 from .shape import as_traced
@@ -92,13 +103,35 @@ def nested_atom(value: Any, depth: int = 0) -> Atom:
         return to_atom(value)
     if depth > MAX_AXES:
         raise ValueError(f"setting an array element with a sequence, which is nested in more than {MAX_AXES} others")
-    found = stack_of(value, to_atom)
+    found = _stacked(value, depth)
     if found is not None:
         return found
     atoms = [nested_atom(v, depth + 1) for v in value]
     if not any(a.aval.dtype == BFLOAT16 for a in atoms):  # Python numbers have a dtype of their own in a list
         atoms = [cast(a, a.aval.dtype) for a in atoms]
     return stack_atoms(promote(*atoms), 0, "array of traced values")
+
+
+def _stacked(value: Sequence[Any], depth: int) -> Atom | None:
+    """The array of *value*, where it holds rows of a stack, or lists of one length that do at some place; else None."""
+    found = stack_of(value, to_atom)
+    if found is not None or not value:
+        return found
+    if not all(isinstance(row, (list, tuple)) and len(row) == len(value[0]) for row in value):
+        return None
+    columns = list(zip(*value, strict=True))
+    every = [_stacked(column, depth + 1) for column in columns]
+    if all(x is None for x in every):
+        return None
+    atoms = [
+        x if x is not None else constant(np.array(column)) if _are_plain(column) else nested_atom(column, depth + 1)
+        for x, column in zip(every, columns, strict=True)
+    ]
+    return stack_atoms(promote(*atoms), 1, "array of traced values")
+
+
+def _are_plain(numbers: Sequence[Any]) -> bool:
+    return all(type(x) in (bool, int, float, complex) for x in numbers)
 
 
 FUNCTIONS[np.array] = lambda value: wrap_array(nested_atom(value))  # reached from to_atom and tracegrad.array only

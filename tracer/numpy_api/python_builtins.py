@@ -524,6 +524,10 @@ def _extreme(plain: Any, beats: Callable[[Any, Any], Any]) -> Any:
             return plain(values, **kwargs)
         key = kwargs.get("key")
         keys = values if key is None else [key(value) for value in values]
+        if len(values) == 2 and key is None and (position := _position_in(values)) is not None:
+            limit = values[0] if position is values[1] else values[1]
+            beaten = limit > position if plain is max else limit < position
+            return limit if beaten else position  # this where they are equal: a loop of more iterations has it
         if not (_choosable(keys) and (key is None or _choosable(values, traced=False))):
             return values[plain(range(len(values)), key=keys.__getitem__)]
         found, best = values[0], keys[0]
@@ -534,6 +538,16 @@ def _extreme(plain: Any, beats: Callable[[Any, Any], Any]) -> Any:
         return found
 
     return extreme
+
+
+def _position_in(values: Sequence[Any]) -> Any:
+    """The one of two integers that follows from the numbers of open loops, where the other one is plain; else None."""
+    recorder = current_recorder()
+    if recorder is None or not recorder.open_loops or int not in map(type, values):
+        return None
+    traced = next((x for x in values if type(x) is TracedArray and class_of(x) is int), None)
+    form = None if traced is None else recorder.open_loops[-1].form(traced.atom)
+    return traced if form is not None and form.slopes else None
 
 
 def _gone_through(args: tuple[Any, ...]) -> bool:

@@ -41,7 +41,8 @@ class LoopState(Part):
     integers of Python's, where they are known; ``made_int`` is told of these; ``int_in_loop`` gives the one that an
     integer is in a marked iteration.  ``marked_values``: by id, values with
     which marked iterations began (each, the one in whose place it stood).  ``made_anew``: by id, containers that others
-    stand for, these, and the loops.  ``lessons``: of runs of loop statements, for the next ones.  ``plain_rows``: by
+    stand for, these, and the loops.  ``copies``: by id, objects that stand for items of a list, and the iterations.
+    ``lessons``: of runs of loop statements, for the next ones.  ``plain_rows``: by
     id, plain arrays for which rows have stood, their contents, and the loop statements.  ``parts_taken``: by id, plain
     arrays of which a part was taken at a traced position, and copies of them then.  ``iterations``: the number of
     those that were marked; what was made before one bears a lower number.  ``tables``: by id, lists whose elements an
@@ -59,6 +60,7 @@ class LoopState(Part):
     table_arrays: dict[int, Any] = field(default_factory=dict)
     tables_of_rows: dict[int, Any] = field(default_factory=dict)
     made_anew: dict[int, Any] = field(default_factory=dict)
+    copies: dict[int, Any] = field(default_factory=dict)
     lessons: dict[Any, Any] = field(default_factory=dict)
     plain_rows: dict[int, tuple[np.ndarray, bytes, Any]] = field(default_factory=dict)
     parts_taken: dict[int, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class LoopState(Part):
 
     def forget_values(self) -> None:
         """Let go of values of the iterations, all of which are over."""
-        self.marked_values, self.made_anew = {}, {}
+        self.marked_values, self.made_anew, self.copies = {}, {}, {}
 
 
 @dataclass

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import itertools
 import types
+from collections import deque
+from typing import Any
 
 import numpy as np
 import pytest
@@ -945,3 +947,83 @@ def test_sum_of_the_rows_so_far():
         return f
 
     follow(make)
+
+
+# ---- lists and deques outside, that a loop appends to and looks at ---------------------------------------------------
+
+FOUND: Any = deque()
+LISTED: list[Any] = []
+
+
+def length_of_a_deque(x):
+    s = np.sum(x * x)
+    for _ in range(20):
+        FOUND.append(s)
+        s = s * 0.9 + 0.1 * len(FOUND)
+    return s
+
+
+def length_left_early(x):
+    s = np.sum(x * x)
+    for j in range(20):
+        FOUND.append((j, np.tanh(s)))
+        s = s + 0.1 * len(FOUND)
+        if j > 11:
+            return s
+    return s
+
+
+def truth_of_a_list(x):
+    s = np.sum(x * x)
+    for _ in range(20):
+        LISTED.append(s)
+        s = s * 0.9 + 0.1 * (len(LISTED) if LISTED else 3)
+    return s
+
+
+def last_of_a_deque(x):
+    s = np.sum(x * x)
+    for _ in range(20):
+        FOUND.append(s)
+        s = s * 0.9 + 0.1 * FOUND[-1] + 0.01 * FOUND[0]
+    return s
+
+
+@pytest.mark.parametrize("f", [length_of_a_deque, length_left_early, truth_of_a_list, last_of_a_deque])
+def test_containers_outside_grow_and_are_looked_at(f):
+    compiled = compile_grad(f)
+    for x in (np.array([0.5, 1.5]), np.array([0.7, 0.2])):
+        for _ in range(2):
+            left = []
+            for call in (f, compiled):
+                FOUND.clear()
+                LISTED.clear()
+                value = float(call(x))
+                left.append((value, [np.asarray(item, float).tolist() for item in (*FOUND, *LISTED)]))
+            assert left[1][0] == pytest.approx(left[0][0], rel=1e-12)
+            assert len(left[0][1]) == len(left[1][1])
+            np.testing.assert_allclose(left[1][1], left[0][1])
+
+
+TABLE = [[0.5, 1.0], [1.5, 2.0]]
+
+
+def test_a_table_outside_is_left_as_it_was():
+    def counted(v, into):
+        into.append(v)
+        return len(into)
+
+    def f(x, into):
+        w = x[0] + 2.0
+        while w > 0.7:
+            w = w * 0.6
+            counted((1, TABLE[counted(1.0, into) % 2][0]), into)
+        return w
+
+    compiled = compile_grad(f)
+    for _ in range(3):
+        plain, found = [], []
+        x = np.array([0.5, 1.5])
+        assert compiled(x, found) == pytest.approx(f(x, plain))
+        assert plain == found and TABLE == [[0.5, 1.0], [1.5, 2.0]]
+        assert all(type(item) is float for row in TABLE for item in row)

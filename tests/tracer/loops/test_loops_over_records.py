@@ -220,3 +220,33 @@ def test_what_their_classes_do_happens(f):
         assert found[0] == pytest.approx(found[1], rel=1e-9)
     Counted.made = 0
     log.clear()
+
+
+class Star:
+    def __init__(self, pos, vel, mass):
+        self.pos, self.vel, self.mass = pos, vel, mass
+
+
+def bodies_that_attract(x, last=False):
+    bodies = [Star(x[:3] * (k + 1), x[1:] * 0.1, 1.0 + k) for k in range(3)]
+    for _ in range(30):
+        for b in bodies:
+            force = np.zeros(3)
+            for o in bodies:
+                if o is not b:
+                    d = o.pos - b.pos
+                    force = force + o.mass * b.mass * d / (d @ d + 0.1) ** 1.5
+            b.vel = b.vel + 0.01 * force / b.mass
+        for b in bodies:
+            b.pos = b.pos + 0.01 * b.vel
+    return sum(np.sum(b.pos**2) * b.mass for b in bodies) + (b.pos[0] * o.vel[1] if last else 0.0)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_names_of_objects_whose_attributes_are_carried(last):
+    f = compile_grad(bodies_that_attract)
+    for x in (X, X * 1.5):
+        value, gradient = f.value_and_grad(x, last)
+        assert value == pytest.approx(bodies_that_attract(x, last), rel=1e-12)
+        assert gradient == pytest.approx(numerical_gradient(bodies_that_attract, (x, last)), rel=1e-5, abs=1e-6)
+    assert "30 turns" in f.explain(X, last, level="all")

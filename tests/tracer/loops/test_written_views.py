@@ -43,3 +43,51 @@ def test_values_are_those_of_python(write):
     np.testing.assert_allclose(value, fn(X), rtol=1e-12)
     np.testing.assert_allclose(gradient, numerical_gradient(fn, (X,)), rtol=1e-6)
     assert not compiled.stats.live
+
+
+# ---- views of an array that the last iteration has made ------------------------------------------------------------
+
+
+def view_of_the_last(x):
+    z = np.zeros(24) + x[1]
+    for _ in range(20):
+        z = z * 0.99
+        w = z[::2]
+    z[1:4] = x[0]
+    return w.sum() + z.sum()
+
+
+def view_that_is_carried(x):
+    z = np.zeros(24) + x[1]
+    w, s = z[::2], 0.0
+    for _ in range(20):
+        s = s + w[0]
+        z = z * 0.99
+        w = z[::2]
+    np.add(z[1:4], x[0], out=z[1:4])
+    return w.sum() + z.sum() + s
+
+
+def view_in_a_dict(x):
+    z, d = np.zeros(24) + x[1], {}
+    for _ in range(20):
+        z = z * 0.99
+        d["w"] = z[::2]
+    z[1:4] = x[0]
+    return d["w"].sum() + z.sum()
+
+
+def view_written(x):
+    z = np.zeros(24) + x[1]
+    for _ in range(20):
+        z = z * 0.99
+        w = z[::2]
+    w[1:4] = x[0]
+    return w.sum() + z.sum()
+
+
+@pytest.mark.parametrize("fn", [view_of_the_last, view_that_is_carried, view_in_a_dict, view_written])
+def test_a_view_stays_one_after_the_loop(fn):
+    value, gradient = compile_grad(fn)(X), compile_grad(fn).grad(X)
+    np.testing.assert_allclose(value, fn(X), rtol=1e-12)
+    np.testing.assert_allclose(gradient, numerical_gradient(fn, (X,)), rtol=1e-6)

@@ -45,6 +45,7 @@ from ..launch import (
     perf_map,
     sub_kernels,  # noqa: F401  (registers itself)
 )
+from ..launch.bind import natively
 from ..launch.kernel_cache import KNOWN, kernels
 from ..mode import MISS, VALUE, Mode
 from ..record.arguments import positional_names
@@ -748,6 +749,7 @@ class FunctionDispatcher(Dispatcher):
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
         if recording.bound:
             path = recording.bound[0]
+            path.launch = natively(path.launch)
             self.stats.count_kernel(KNOWN)
         else:
             hits = self.stats.kernel_hits

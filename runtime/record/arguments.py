@@ -30,13 +30,14 @@ from .plain_objects import is_object, kept_results
 from .trees import may_change, one_level
 
 _MOST_SEEN = 100_000  # objects that are looked through for a container
+_OTHER_SIGNATURES = frozenset(("__signature__", "__text_signature__", "__wrapped__"))  # from which one is taken
 _OF_LISTS = re.compile("'list'|'tuple'|sequence")  # what errors call them
 
 
 def positional_names(fn: Callable[..., Any] | None) -> list[str]:
     """The names of the parameters that arguments given by position go to."""
     function = fn.__func__ if type(fn) is MethodType else fn
-    if type(function) is FunctionType and not function.__dict__:  # nothing that a signature is taken from instead
+    if type(function) is FunctionType and _OTHER_SIGNATURES.isdisjoint(function.__dict__):
         return list(function.__code__.co_varnames[: function.__code__.co_argcount][function is not fn :])
     try:
         parameters = [] if fn is None else list(inspect.signature(fn).parameters.values())

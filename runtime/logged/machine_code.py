@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.control.jitted import python_of, through_machine_code, through_source
+from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import is_traced
 from ...tracer.record.shown_names import nested
@@ -37,6 +38,8 @@ def call_jitted(run: Any, f: Any, source: types.FunctionType, args: Any, kwargs:
     given = [*args, *kwargs.values()]
     if all(type(x) in PLAIN for x in given) and not is_traced(given) and depends_on_arguments(source):
         return run.handing(_Machine(f), args, kwargs, False)
+    if "random" in _names(source):  # of generators of numba's own
+        raise run.refuse(f"{source.__name__}(), which numba has compiled", Refusal.CALLS_RANDOM)
     return through_source(f, source, run.copy_of(source), args, kwargs)
 
 
@@ -55,7 +58,7 @@ def depends_on_arguments(source: types.FunctionType, met: tuple[Any, ...] = ()) 
     """Whether a function that numba compiles does nothing but compute from what it is given and from constants."""
     if source in met:
         return True
-    names = [name for code in nested(source.__code__) for name in code.co_names]
+    names = _names(source)
     if not _DRAWS.isdisjoint(names):
         return False
     values = [source.__globals__[name] for name in names if name in source.__globals__]
@@ -64,6 +67,10 @@ def depends_on_arguments(source: types.FunctionType, met: tuple[Any, ...] = ()) 
     except ValueError:  # a variable that has no value yet
         return False
     return all(_is_constant(value, (*met, source)) for value in values)
+
+
+def _names(source: types.FunctionType) -> list[str]:
+    return [name for code in nested(source.__code__) for name in code.co_names]
 
 
 def _is_constant(value: Any, met: tuple[Any, ...]) -> bool:

@@ -139,7 +139,8 @@ class Draws:
     @property
     def may_differ(self) -> bool:
         """Whether a draw may give a value of another kind than in the recording."""
-        return any(draw.kind is not None and draw.kind.cls in (int, float) for draw in in_order(self.entries))
+        draws = [draw for draw in in_order(self.entries) if draw.kind is not None]
+        return any(draw.kind.cls is int or draw.name == "choice" for draw in draws)  # type: ignore[union-attr]
 
     def again(self, call: Call, arrays: Sequence[Any]) -> tuple[tuple[Any, ...] | None, Callable[[], None]]:
         """As ``drawn``, of the generators of a *call*, and what puts these back."""

@@ -17,7 +17,7 @@ from ...tracer.numpy_api.generators import taking_traced
 from ...tracer.record.array import TracedArray, is_traced
 from ...tracer.record.integers import Integers, TracedInt
 from ...tracer.record.recorder import Recorder, current_recorder
-from ..record.draws import Draw, Draws, Kind, Repeated, as_input, in_order, is_generator, put, put_back, saved
+from ..record.draws import Draw, Draws, Kind, Repeated, as_input, every, is_generator, make, put, put_back, saved
 from ..record.effects import Expression
 from ..state.values import is_leaf, token
 from .expressions import constant_way
@@ -88,7 +88,7 @@ class DrawnOutside:
             self._owners.append(owner)
         value = getattr(owner, name)(*given[0], **given[1])
         recorder.drawn.calls += 1
-        entry = Draw(self._owners.index(owner), name, *given)
+        entry = Draw(self._owners.index(owner), name, *given, of_numpy=type(owner).__module__ != "random")
         if value is not None:
             entry.kind, entry.place = Kind.of(value), len(self.inputs)
             if entry.kind is None:
@@ -119,7 +119,7 @@ class DrawnOutside:
     def _repeated(self, marked: Any, times: int) -> Callable[[], None]:
         """Make the draws of a *marked* iteration for each of the *times* that its loop has; what takes that back."""
         body, depth = self.entries[marked.draws :], len(self._recorder.open_loops)
-        rows = [draw.column[depth] for draw in in_order(body) if draw.column is not None]
+        rows = [draw.column[depth] for draw in every(body) if draw.column is not None]
         if any(count < times or (depth and count != times) for count in rows):
             marked.give_up(_ONE_BY_ONE)
         before, counts = saved(self._owners), list(self._rows)
@@ -128,12 +128,8 @@ class DrawnOutside:
             put_back(self._owners, before)
             self._rows[:], self.entries[marked.draws :] = counts, body
 
-        for draw in in_order([Repeated(body, times - 1)]):
-            value = getattr(self._owners[draw.owner], draw.name)(*draw.args, **draw.kwargs)
-            if draw.kind is not None:
-                if not draw.kind.holds(value):
-                    marked.give_up(_ONE_BY_ONE)
-                put(draw, value, self.values, self._rows)
+        if not make([Repeated(body, times - 1)], self._owners, self.values, self._rows):
+            marked.give_up(_ONE_BY_ONE)
         self.entries[marked.draws :] = [Repeated(body, times)]
         return undo
 

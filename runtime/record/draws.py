@@ -32,6 +32,11 @@ _STATES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Any], Any]]] = {
     "numpy.random.mtrand.RandomState": (lambda g: g.get_state(legacy=False), lambda g, state: g.set_state(state)),
     "random.Random": (random.Random.getstate, random.Random.setstate),
 }
+#: methods of NumPy's of which one call gives several numbers as several calls do -> how they are told how many
+_SEVERAL = dict.fromkeys(
+    ("normal", "standard_normal", "random", "random_sample", "uniform", "exponential", "standard_exponential",
+     "laplace", "lognormal", "gamma"), "size"
+) | dict.fromkeys(("rand", "randn"), "")  # fmt: skip
 _MODULES = frozenset(name.rpartition(".")[0] for name in _STATES)
 
 
@@ -89,6 +94,7 @@ class Draw:
     kind: Kind | None = None
     place: int | None = None
     column: tuple[int, ...] | None = None
+    of_numpy: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +103,15 @@ class Repeated:
 
     body: list[Draw | Repeated]
     times: int
+
+    @property
+    def alone(self) -> Draw | None:
+        """The only draw, if NumPy gives the same numbers, one after another, where it is asked for several."""
+        draw = self.body[0]
+        if len(self.body) > 1 or isinstance(draw, Repeated) or draw.kind is None or draw.kind.cls is not float:
+            return None
+        of_numbers = all(type(x) in (int, float) for x in draw.args) and not draw.kwargs
+        return draw if draw.of_numpy and draw.name in _SEVERAL and of_numbers else None
 
 
 Entries = Sequence[Draw | Repeated]
@@ -113,14 +128,43 @@ def put_back(owners: Sequence[Any], states: Sequence[Any]) -> None:
         _STATES[_name(type(owner))][1](owner, state)
 
 
-def in_order(entries: Entries) -> Iterator[Draw]:
-    """The draws, as often as they are made."""
+def every(entries: Entries) -> Iterator[Draw]:
+    """Each draw once, however often it is made."""
     for entry in entries:
         if isinstance(entry, Draw):
             yield entry
         else:
-            for _ in range(entry.times):
-                yield from in_order(entry.body)
+            yield from every(entry.body)
+
+
+def make(entries: Entries, owners: Sequence[Any], found: list[Any], rows: list[int]) -> bool:
+    """Make the draws, and put what they give among the inputs *found*; *rows*: how many each column has.  False where a
+    draw gives a value of another kind than in the recording."""
+    for entry in entries:
+        if isinstance(entry, Repeated):
+            alone = entry.alone
+            if alone is not None:
+                _several(alone, entry.times, owners, found, rows)
+            elif not all(make(entry.body, owners, found, rows) for _ in range(entry.times)):
+                return False
+            continue
+        value = getattr(owners[entry.owner], entry.name)(*entry.args, **entry.kwargs)
+        if entry.kind is not None:
+            if not entry.kind.holds(value):
+                return False
+            put(entry, value, found, rows)
+    return True
+
+
+def _several(draw: Draw, times: int, owners: Sequence[Any], found: list[Any], rows: list[int]) -> None:
+    """The same of a draw of one number that is made *times* times."""
+    method, how, place = getattr(owners[draw.owner], draw.name), _SEVERAL[draw.name], draw.place
+    assert place is not None and draw.column is not None
+    values = method(*draw.args, **{how: times}) if how else method(times)
+    if found[place] is None:
+        found[place] = np.zeros(draw.column)
+    found[place].reshape(-1)[rows[place] : rows[place] + times] = values
+    rows[place] += times
 
 
 @dataclass(slots=True, eq=False)
@@ -139,8 +183,8 @@ class Draws:
     @property
     def may_differ(self) -> bool:
         """Whether a draw may give a value of another kind than in the recording."""
-        draws = [draw for draw in in_order(self.entries) if draw.kind is not None]
-        return any(draw.kind.cls is int or draw.name == "choice" for draw in draws)  # type: ignore[union-attr]
+        kinds = [(draw.name, draw.kind.cls) for draw in every(self.entries) if draw.kind is not None]
+        return any(cls is int or name == "choice" for name, cls in kinds)
 
     def again(self, call: Call, arrays: Sequence[Any]) -> tuple[tuple[Any, ...] | None, Callable[[], None]]:
         """As ``drawn``, of the generators of a *call*, and what puts these back."""
@@ -159,15 +203,7 @@ class Draws:
     def drawn(self, arrays: Sequence[Any], *owners: Any) -> tuple[Any, ...] | None:
         """*arrays*, and after them the values of the draws; None where one is of another kind than in the recording."""
         found: list[Any] = [None] * len(self.first)
-        rows = [0] * len(found)
-        for draw in in_order(self.entries):
-            value = getattr(owners[draw.owner], draw.name)(*draw.args, **draw.kwargs)
-            if draw.kind is None:
-                continue
-            if not draw.kind.holds(value):
-                return None
-            put(draw, value, found, rows)
-        return (*arrays, *found)
+        return (*arrays, *found) if make(self.entries, owners, found, [0] * len(found)) else None
 
     def undo(self) -> None:
         """Put back the generators of the recorded run, which is made again, or was only looked at."""

@@ -285,6 +285,28 @@ def test_numbers_and_what_is_drawn_afterwards_are_pythons(plain, mode):
     assert ways or (not f.stats.live and f.stats.traces <= 4)
 
 
+@pytest.mark.parametrize(
+    "name", "normal standard_normal random random_sample uniform exponential laplace lognormal rand randn".split()
+)
+def test_a_loop_of_one_draw_each(name):
+    """Where NumPy gives them so, the numbers are drawn at once."""
+
+    def f(x, generator):
+        s = 0.0
+        for _ in range(33):
+            s = s * 0.9 + x[0] * getattr(generator, name)()
+        return s
+
+    for made in (np.random.default_rng, np.random.RandomState, random.Random):
+        ours, theirs, g = made(5), made(5), compile_grad(f)
+        if not hasattr(ours, name) or (made is random.Random and name == "uniform"):
+            continue
+        for _ in range(3):
+            assert g(X, ours) == pytest.approx(f(X, theirs), rel=1e-12)
+            assert getattr(ours, name)() == getattr(theirs, name)()
+        assert not g.stats.live
+
+
 def test_gradients():
     for plain in (noise, traced_parameters, shuffled, scalars, accepted):
         f = compile_grad(plain)

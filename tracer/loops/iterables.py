@@ -18,7 +18,7 @@ from ..record.recorder import Recorder, require_recorder
 from .holders import HOLDERS, ROW_ITERATORS
 from .list_rows import part_of_list, row_of_list
 from .marked import Marked
-from .of_parts import OfParts, names_in
+from .of_parts import OfParts, names_in, note_copy
 from .positions import Affine, bounds
 from .tables import RowItems, RowIterator
 from .values import Like, like, parts_of
@@ -162,19 +162,22 @@ class Same:
 
 
 class Together:
-    """``zip`` of several."""
+    """``zip`` of several; or *items*, tuples of theirs."""
 
-    def __init__(self, sources: Sequence[Iterated]) -> None:
-        self.sources = sources
+    def __init__(self, sources: Sequence[Iterated], items: Sequence[Any] | None = None) -> None:
+        self.sources, self.items = sources, items
         lengths = [s.length for s in sources]
         known = [n.constant for n in lengths]
         self.length = lengths[0] if None in known else Affine(min(n for n in known if n is not None))
 
     def symbol(self, marked: Marked, k: int) -> Any:
-        return tuple([s.symbol(marked, k) for s in self.sources])
+        found = tuple([s.symbol(marked, k) for s in self.sources])
+        if self.items is not None:
+            note_copy(marked.recorder, found, marked.statement)
+        return found
 
     def item(self, k: int) -> Any:
-        return tuple([s.item(k) for s in self.sources])
+        return self.items[k] if self.items is not None else tuple([s.item(k) for s in self.sources])
 
     def at(self, k: TracedArray) -> Any:
         return tuple([s.at(k) for s in self.sources])
@@ -201,7 +204,8 @@ class Backwards:
         elif isinstance(source, OfParts):
             self.source = source.backwards(Backwards(source.together, length))
         else:
-            self.source = Together([Backwards(s, length) for s in source.sources])
+            items = None if source.items is None else source.items[::-1]
+            self.source = Together([Backwards(s, length) for s in source.sources], items)
 
     def symbol(self, marked: Marked, k: int) -> Any:
         return self.source.symbol(marked, k)
@@ -462,7 +466,7 @@ def listed(recorder: Recorder, items: list[Any]) -> Iterated | None:
     if all(isinstance(x, tuple) and len(x) == len(items[0]) for x in items) and items[0]:
         rows = [*map(recorder.outermost().items_of, items)]
         parts = [listed(recorder, [x[k] for x in rows]) for k in range(len(items[0]))]
-        return Together([p for p in parts if p is not None]) if None not in parts else None
+        return Together([p for p in parts if p is not None], items) if None not in parts else None
     if all(type(x) is int for x in items):
         return _integers(items)
     kinds: set[Like | None] = {_kind_of(x) for x in items}

@@ -395,22 +395,24 @@ class Iteration:
 
     def _has_copies(self, values: Iterable[Any]) -> bool:
         """Whether an object that stands for an item of a list is in *values*."""
-        held, copies = Changeable(), self.marked.copies()
+        held, copies, values = Changeable(), self.marked.copies(), list(values)
         for x in values if copies else ():
             taken_apart(x, [], True, held)
-        return not held.numbers.keys().isdisjoint(copies)
+        return not copies.keys().isdisjoint([*held.numbers, *map(id, values)])
 
     def keep_no_copies(self, frame: FrameType) -> None:
         """Have the run made again, with that loop as it is, where objects that stand for items of a list may be kept
         by the iteration, of which no loop node is made."""
-        if not self.marked.copies():
+        copies = self.marked.copies().values()
+        if not copies:
             return
         again = {*getattr(self.loop, "target_names", ()), *self.loop.unread}
         kept = [x for name, x in frame.f_locals.items() if name in self.loop.assigned and name not in again]
         kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
         kept += [x for _, *values in self.marked.appends.values() for x in values]
         seen = self.marked.reason is not None and self.marked.reason.code is Refusal.LOOP_SEEN
-        if seen or self._has_copies(kept):
+        can_change = not all(isinstance(x, tuple) for x in copies)
+        if (seen and can_change) or self._has_copies(kept):
             in_plain_iterations(self.recorder, self.loop, _MADE_ANEW)
 
     def give_up(self, frame: FrameType) -> None:

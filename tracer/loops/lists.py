@@ -245,11 +245,7 @@ class Lists:
         return {n: x for n, x in found.items() if x is not None}
 
     def _note_tuples(self) -> None:
-        """Note tuples in lists of which names, or other lists, have equal ones: in Python they may be one."""
-        values = [x for _, *row in self.marked.appends.values() for x in row]
-        others = {*map(id, self.after.of.read_after)}
-        if len({*map(id, values)}) == len(values) and not self.marked.folded and others.isdisjoint(map(id, values)):
-            return
+        """Note tuples in lists: names, and other lists, may have equal ones, which in Python are the same."""
         for x in [x for target, *_ in self.marked.appends.values() for x in target]:
             if isinstance(x, tuple) or is_frozen(type(x)):
                 self.home.loops.made_anew[id(x)] = x, self.marked.statement

@@ -319,9 +319,9 @@ class Marked:
         for loop in self.recorder.open_loops:
             loop.made[id(value)] = value
 
-    def copies(self) -> set[int]:
-        """The ids of objects that stand in the iteration for items of a list."""
-        return {key for key, (_, loop) in self.recorder.loops.copies.items() if loop is self}
+    def copies(self) -> dict[int, Any]:
+        """By id, objects that stand in the iteration for items of a list."""
+        return {key: x for key, (x, loop) in self.recorder.loops.copies.items() if loop is self}
 
     def give_up(self, note: str) -> NoReturn:
         """Have the run made again, with this loop recorded iteration by iteration."""
@@ -344,7 +344,7 @@ def forget_left_loops(recorder: Recorder) -> None:
         frame = frame.f_back
     for loop in list(recorder.open_loops):
         if loop.frame not in running:
-            if loop.tables or loop.copies():
+            if loop.tables or not all(isinstance(x, tuple) for x in loop.copies().values()):
                 loop.give_up("a loop over lists, or objects, has ended by an exception: the run is made again")
             loop.close()
             loop.stands_alone()

@@ -51,9 +51,17 @@ class OfParts:
         the run is made again without it."""
         found = put_together(self.pattern, iter(parts), {})
         recorder.open_loops[-1].made_here(found)
-        recorder.loops.copies[id(found)] = found, recorder.open_loops[-1]
-        recorder.loops.made_anew.update({id(x): (x, self.statement) for x in (found, *self.items)})
+        note_copy(recorder, found, self.statement)
+        recorder.loops.made_anew.update({id(x): (x, self.statement) for x in self.items})
         return found
+
+
+def note_copy(recorder: Recorder, copy: Any, statement: Any) -> None:
+    """Note that *copy* stands for an item of a list, in the iteration that is marked, of a loop that is *statement*."""
+    if recorder.live:  # which can't be made again
+        return
+    recorder.loops.made_anew[id(copy)] = copy, statement
+    recorder.loops.copies[id(copy)] = copy, recorder.open_loops[-1]
 
 
 _PART = Like(None, (), False, object, True)  # type: ignore[arg-type]  # in the place of any part

@@ -253,6 +253,14 @@ def outside_in_a_list_of_the_run(x):
     return s
 
 
+def tuples_told_by_identity(x):
+    pairs, s = [(x[0] * k, x[1]) for k in range(30)], 0.0
+    for q in pairs:
+        s = s * 0.9 + q[0]
+        row = q
+    return s + sum(q is pairs[2] for q in pairs) + sum(q is row for q in pairs) * x[2]
+
+
 def set_by_hand(x):
     found, s = bodies(x), 0.0
     for k, b in enumerate(found):
@@ -273,7 +281,7 @@ AS_PYTHON = (
     moved_in_the_loop, written_by_index, another_written, arrays_written, told_by_identity, all_pairs, last_kept,
     largest_kept, put_into_others, keys_of_a_dict, numbers_by_id, in_a_set, found_in_a_list, one_part_of_all,
     one_part_of_all_changed, parts_changed, parts_grow, from_outside, outside_in_a_list_of_the_run, until_it_is_large,
-    set_by_hand, its_dict_changed,
+    set_by_hand, its_dict_changed, tuples_told_by_identity,
 )  # fmt: skip
 
 

@@ -6,8 +6,8 @@
 
 A case is ``slow`` where it takes long, and what it is about has quicker cases, too.  Of a test's cases outside the
 matrix of primitives, the quick tier has the first of each way to run them (``WAYS``), and every twentieth of the
-others; in it, the derivatives of real rows in kernels stand for those of complex ones, by the same rules, and values of
-float64 for those of float32 (of which it has the derivatives).  All that need a GPU are one case, skipped, where there
+others; in it, values and derivatives of real rows in kernels stand for those of complex ones, and values of float64 for
+those of float32 (of which it has the derivatives).  All that need a GPU are one case, skipped, where there
 is none (``--gpu``: they are collected all the same).
 """
 
@@ -27,7 +27,10 @@ from tracegrad.runtime.cuda.availability import cuda_status
 EVERY = 20  # of a test's cases beyond the first, the quick tier has every twentieth
 WAYS = ("run", "way")  # fixtures whose values are ways in which the same program runs
 MATRIX = "tests/tracer/ops"
-AS_OF_REAL = f"{MATRIX}/test_primitives.py::test_derivatives_in_the_kernel[complex_"
+AS_OF_REAL = (
+    f"{MATRIX}/test_primitives.py::test_derivatives_in_the_kernel[complex_",
+    f"{MATRIX}/test_primitives.py::test_value[kernel-complex_",
+)
 AS_OF_FLOAT64 = (f"{MATRIX}/test_primitives.py::test_value[", f"{MATRIX}/test_primitives.py::test_edges[")
 TIMES = int(os.environ.get("TRACEGRAD_SEEDS", "1"))  # as many seeds in each fuzzer
 

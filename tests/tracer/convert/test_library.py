@@ -187,6 +187,7 @@ def test_library_answers_as_ever(name, form):
     assert repr(outcome(form(f))) == repr(outcome(f))
 
 
+@pytest.mark.slow
 def test_the_library_is_really_converted():
     Deep.seen.clear()
     Deep.refused.clear()

@@ -3,6 +3,8 @@
 A carry may be where its new value comes from the old one by indexed writes, and by loops that update theirs in place,
 and everything that reads a version of it does so before the next write.  Views of a version, which are evaluated where
 they are read, are stored for that.  Then a step costs what it writes, whatever the size of the array.
+
+The step at which a loop stops has no effect: what its condition depends on is never written in place.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import NamedTuple
 
 from ...tracer.ir.primitive import LOOP, SCATTER
 from ...tracer.ops.control import before_consts
-from ..lower.canonical import Body, Canonical, CanonicalOp, Sym
+from ..lower.canonical import Body, Canonical, CanonicalOp, Operand, Sym
 from .buffers import filled
 from .dependences import is_call
 
@@ -29,14 +31,27 @@ def carries_in_place(op: CanonicalOp) -> InPlace:
     body: Body = op.params["body"]
     program, held = body.program, InPlace({}, set())
     first, stops = op.params["consts"], op.params["stops"]
+    asking = _ops_behind(program, program.outputs[0]) if stops else set()
     for k in range(op.params["carries"]):
         before, end = program.inputs[first + k], program.outputs[stops + k]
         writes = _writes(program, before, end) if isinstance(end, Sym) else None
         views = None if writes is None else _views(program, before, writes, stops + k)
-        if writes is not None and views is not None:
+        if writes is not None and views is not None and asking.isdisjoint([write.op for write in writes]):
             held.versions.update(dict.fromkeys([before, *[version for _, _, version in writes]], before))
             held.stored.update(views)
     return held
+
+
+def _ops_behind(program: Canonical, output: Operand) -> set[CanonicalOp]:
+    """The operations that an output of a body is computed by."""
+    found: set[CanonicalOp] = set()
+    stack = [output]
+    while stack:
+        op = program.producers.get(stack.pop())  # type: ignore[arg-type]
+        if op is not None and op not in found:
+            found.add(op)
+            stack += op.ins
+    return found
 
 
 class Write(NamedTuple):

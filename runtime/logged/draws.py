@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ...tracer.ir.errors import UnsupportedError
 from ...tracer.ir.refusals import Refusal
 from ...tracer.numpy_api.generators import taking_traced
 from ...tracer.record.array import TracedArray, is_traced
@@ -43,13 +44,12 @@ def draws(name: str, generator: Any) -> bool:
 
 
 class DrawnOutside:
-    """The draws of one run.  *set_item*, *refuse*: as of the run."""
+    """The draws of a *run*.  ``over``: whether it has returned."""
 
-    def __init__(
-        self, recorder: Recorder, integers: Integers, set_item: Callable[..., object],
-        refuse: Callable[..., BaseException],
-    ) -> None:  # fmt: skip
-        self._recorder, self._integers, self._set_item, self._refuse = recorder, integers, set_item, refuse
+    over = False
+
+    def __init__(self, run: Any, recorder: Recorder, integers: Integers) -> None:
+        self._run, self._recorder, self._integers = run, recorder, integers
         self.entries = recorder.drawn.outside
         recorder.drawn.repeat = self._repeated
         self.inputs: list[Any] = []  # the variables, in the order of the values
@@ -62,11 +62,12 @@ class DrawnOutside:
         """The method *name* of the generator *owner* of these arguments, which may be traced."""
         if name == "shuffle" and len(args) == 1 and not kwargs and isinstance(args[0], TracedArray | np.ndarray):
             array = args[0]
-            self._set_item(np.take(array, self.draw(owner, "permutation", (len(array),), {}), axis=0), array, ...)
+            order = self.draw(owner, "permutation", (len(array),), {})
+            self._run.frame.set_item(np.take(array, order, axis=0), array, ...)
             return None
         if isinstance(out := kwargs.get("out"), TracedArray | np.ndarray):
             given = {"size": out.shape, "dtype": out.dtype, **kwargs, "out": None}
-            self._set_item(self.draw(owner, name, args, given), out, ...)
+            self._run.frame.set_item(self.draw(owner, name, args, given), out, ...)
             return out
         if name == "shuffle":
             self._refused(f"{name}() of a list")
@@ -80,7 +81,12 @@ class DrawnOutside:
     def draw(self, owner: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same of plain arguments: what stands in the run for the value."""
         recorder = self._recorder
-        if current_recorder() is not recorder or recorder.stand_ins.batches or recorder.drawn.stream is not None:
+        if (
+            self.over
+            or current_recorder() is not recorder
+            or recorder.stand_ins.batches
+            or recorder.drawn.stream is not None
+        ):
             self._refused(f"{name}() {_OUTSIDE_A_RUN}")
         given = tuple(map(self._plain, args)), {key: self._plain(x) for key, x in kwargs.items()}
         if owner not in self._owners:
@@ -147,13 +153,15 @@ class DrawnOutside:
         if type(value) is TracedInt:
             return operator.index(value)
         if type(value) in (tuple, list):
-            return type(value)([self._plain(x) for x in value])
+            return type(value)([self._plain(x) for x in self._run.iterable(value)])
+        if type(value) is TracedArray:
+            raise self._recorder.refused(value.atom, UnsupportedError.here("parameters of this draw can't be traced"))
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
             return np.array(value)
         return self._refused(f"a draw with an argument of the class {type(value).__qualname__}")
 
     def _refused(self, what: str) -> NoReturn:
-        raise self._refuse(what, Refusal.CALLS_RANDOM)
+        raise self._run.refuse(what, Refusal.CALLS_RANDOM)
 
     def undo(self) -> None:
         """The run is dropped: the generators are what they were."""

@@ -331,7 +331,7 @@ class _CallRun:
             self.reads.arrays = (np.ndarray, require_cuda("a call on the device").modules.xp.ndarray)
         self.run = LoggedRun(self.reads, recorder)
         self.reads.may_draw = call.device is None and COMPLEX_DATA not in call.kinds
-        self.drawn = self.run.drawn = DrawnOutside(recorder, self.integers, self.run.frame.set_item, self.run.refuse)
+        self.drawn = self.run.drawn = DrawnOutside(self.run, recorder, self.integers)
         objects = [k for k, kind in enumerate(call.kinds) if kind == OBJECT]
         self.reads.begin(logged.fn, call.objects, tuple([self.names[k] for k in objects]))
         for k in objects:
@@ -359,6 +359,7 @@ class _CallRun:
         at_work = Working(f"recording {name}", lambda: len(recorder.nodes))
         with at_work, fewer_collections(), recording(recorder):
             out = self.logged.result(run, self.given, self.integers, self.outside.labels, self._settled)
+            self.drawn.over = True
             recorder.notes += self.logged.choices.notes()
             out = unlabelled(out) if self.wrt else out
             if any(map(runs_python, recorder.nodes)):

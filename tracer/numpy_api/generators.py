@@ -120,8 +120,8 @@ def _taking(ours: Callable[..., Any], plain: Callable[..., Any]) -> Callable[...
     return draw
 
 
-def _draws(kind: type) -> dict[str, Callable[..., Any]]:
-    """The methods of a class of generators that take traced values."""
+def _draws(plain: Callable[[str], Callable[..., Any]], fills: bool) -> dict[str, Callable[..., Any]]:
+    """The methods of generators that take traced values, over the *plain* ones, by name.  *fills*: some fill arrays."""
     takers: dict[str, Callable[..., Any]] = {
         "choice": _choice,
         "permutation": _permutation,
@@ -129,28 +129,36 @@ def _draws(kind: type) -> dict[str, Callable[..., Any]]:
         "multivariate_normal": _multivariate_normal,
     }
     return {
-        **{name: _located(name, form, getattr(kind, name)) for name, form in _FORMS.items()},
-        **{name: _taking(ours, getattr(kind, name)) for name, ours in takers.items()},
-        **{name: _into(name, getattr(kind, name)) for name in _FILLING if kind is np.random.Generator},
+        **{name: _located(name, form, plain(name)) for name, form in _FORMS.items()},
+        **{name: _taking(ours, plain(name)) for name, ours in takers.items()},
+        **{name: _into(name, plain(name)) for name in _FILLING if fills},
     }
 
 
 def taking_traced(kind: type) -> dict[str, Callable[..., Any]]:
     """The methods of a class of generators that take traced values: of the generator, and their arguments."""
     module = sys.modules.get("numpy.random")
-    known = () if module is None else (module.Generator, module.RandomState)
-    return _cached_draws(kind) if kind in known else {}
+    if module is None or kind not in (module.Generator, module.RandomState):
+        return {}
+    return _draws_by_name(kind is module.Generator)
 
 
 @functools.cache
-def _cached_draws(kind: Any) -> dict[str, Callable[..., Any]]:
-    return _draws(kind)
+def _draws_by_name(fills: bool) -> dict[str, Callable[..., Any]]:
+    def plain(name: str) -> Callable[..., Any]:
+        return lambda owner, *args, **kwargs: getattr(owner, name)(*args, **kwargs)
+
+    return _draws(plain, fills)
+
+
+def _draws_of(kind: type) -> dict[str, Callable[..., Any]]:
+    return _draws(functools.partial(getattr, kind), kind is np.random.Generator)
 
 
 @functools.cache
 def _subclass(kind: Any) -> Any:
     space = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__slots__": ()}
-    return type(kind.__name__, (kind,), {**space, **_draws(kind)})
+    return type(kind.__name__, (kind,), {**space, **_draws_of(kind)})
 
 
 def _generator(bit_generator: Any) -> Any:
@@ -193,7 +201,7 @@ def _show_generators(module: ModuleType) -> None:
     """Let calls of the functions of ``np.random`` find these."""
     for kind in (module.Generator, module.RandomState):
         _subclass(kind)
-    methods = _draws(module.RandomState)
+    methods = _draws_of(module.RandomState)
     drawn = {name: _of_module(name, method, getattr(module, name)) for name, method in methods.items()}
     made = {"default_rng": _default_rng, "Generator": _generator, "RandomState": _random_state}
     show_functions(module, {**made, **drawn})

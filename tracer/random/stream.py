@@ -90,6 +90,8 @@ def next_key() -> Any:
 def _recorded(recorder: Recorder) -> Any:
     """As ``next_key``, as a node of the recording."""
     drawn = recorder.drawn
+    if drawn.outside:  # which stand before the stream's state among the inputs
+        recorder.unrepeatable(Refusal.REPLAY_STREAM)
     if drawn.stream is None:
         drawn.state = DEFAULT.state
         drawn.stream = recorder.add_input(drawn.state, "the default stream of tracegrad.random")

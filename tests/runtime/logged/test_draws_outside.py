@@ -9,6 +9,8 @@ import threading
 import numpy as np
 import pytest
 
+import tracegrad
+import tracegrad.random
 from tracegrad import compile_grad
 
 rng, legacy, python = np.random.default_rng(1), np.random.RandomState(2), random.Random(3)
@@ -305,6 +307,52 @@ def test_a_loop_of_one_draw_each(name):
             assert g(X, ours) == pytest.approx(f(X, theirs), rel=1e-12)
             assert getattr(ours, name)() == getattr(theirs, name)()
         assert not g.stats.live
+
+
+table, weights, shares, covariance = [1.0, 2.0, 3.0], np.array([0.1, 0.2, 0.3, 0.4]), [0.5, 0.5], np.eye(2)
+PARAMETERS = {
+    "a list": lambda x: np.sum(x) * random.choice(table),
+    "probabilities": lambda x: x[rng.choice(4, p=weights)],
+    "a list of them": lambda x: np.sum(x) * rng.choice([1.0, 2.0], p=shares),
+    "a covariance": lambda x: rng.multivariate_normal(np.zeros(2), covariance) @ x[:2],
+    "means": lambda x: np.sum(rng.normal(weights, shares[0], size=4)) * x[0],
+    "bounds": lambda x: np.sum(rng.integers(int(table[0]), 10, size=3) * x[:3]),
+}
+
+
+@pytest.mark.parametrize("plain", PARAMETERS.values(), ids=PARAMETERS)
+def test_parameters_outside_are_those_of_now(plain):
+    def calls(call):
+        found = []
+        table[:], weights[:], shares[:], covariance[0, 0] = [1.0, 2.0, 3.0], [0.1, 0.2, 0.3, 0.4], [0.5, 0.5], 1.0
+        begin()
+        for k in range(6):
+            if k == 3:
+                table[:2], weights[:], shares[:], covariance[0, 0] = [4.0, 9.0], [0.7, 0.1, 0.1, 0.1], [0.1, 0.9], 4.0
+                table.append(7.0)
+            found.append(float(call(X + 0.01 * k)))
+        return found, states()
+
+    f = compile_grad(plain)
+    expected, found = calls(plain), calls(f)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-12)
+    assert found[1] == expected[1] and not f.stats.live and f.stats.traces <= 3
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_beside_draws_of_the_default_stream(first):
+    def plain(x):
+        if first:
+            return np.sum(x) * rng.normal() * tracegrad.random.normal(shape=())
+        return np.sum(x) * tracegrad.random.normal(shape=()) * rng.normal()
+
+    found = []
+    for call in (plain, compile_grad(plain)):
+        begin()
+        tracegrad.random.seed(3)
+        found += [[float(call(X)) for _ in range(4)], states()]
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-12)
+    assert found[3] == found[1]
 
 
 def test_gradients():

@@ -8,13 +8,14 @@ comes by itself, and the call itself is the kernel that it would be without.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..tensors import backward as engine
 from ..tensors.backward_pass import collect
 from ..tensors.node import TapeNode
+from ..tensors.node_vjp import AGAIN
 from ..tensors.tensor import Tensor, origins
-from .step_autograd import LinkedBackward, made_by
+from .step_autograd import LinkedBackward, gradients_of_rerun, tensors_in
 
 
 class Argument(TapeNode):
@@ -33,10 +34,33 @@ class Argument(TapeNode):
         """Nothing is saved: another derivative may go this way."""
 
 
-class DerivativeBackward(LinkedBackward):
+class DerivativeBackward(TapeNode):
     """The value of a compiled function and its gradients as one operation of the eager graph."""
 
     label = "CompiledGradientBackward"
+    plain = False
+
+    def __init__(
+        self, sources: Sequence[Tensor], results: Sequence[Tensor], again: Callable[[], Sequence[Tensor]],
+        check: Callable[[], None],
+    ):  # fmt: skip
+        super().__init__(None, (), *origins(sources), (), tuple([r._data for r in results]), ())
+        self._sources: Sequence[Tensor] = sources
+        self._again: Callable[[], Sequence[Tensor]] | None = again
+        self._check = check
+
+    def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
+        again, sources = self._again, self._sources
+        if self.freed:  # asked once they are read: another thread may be freeing them
+            raise RuntimeError(AGAIN)
+        assert again is not None
+        self._check()
+        return gradients_of_rerun(again, sources, cts, create_graph)
+
+    def custom_free(self) -> None:
+        self.freed = True
+        self._again = None
+        self._sources = ()
 
 
 def derivatives(loss: Tensor, wanted: Sequence[Tensor], own: set[int], connect: bool) -> list[Tensor]:
@@ -53,15 +77,17 @@ def derivatives(loss: Tensor, wanted: Sequence[Tensor], own: set[int], connect: 
     sources = [t for t in node.wanted if id(t) not in own]
     if not sources:
         return [loss.detach(), *_gradients(loss, wanted, False)]
-    run, counters = node.again, [counter for counter, _ in node.counters]
+    run, check = node.again, node.check
     assert run is not None
 
     def again() -> list[Tensor]:
-        value = run()[0]
+        value = next(t for t in tensors_in(run()) if t.requires_grad)
         return [value, *_gradients(value, wanted, True)]
 
     results = [loss.detach(), *_gradients(loss, wanted, False)]
-    made_by(DerivativeBackward(None, sources, results, (), (), counters, again), results)
+    derivative = DerivativeBackward(sources, results, again, check)
+    for k, result in enumerate(results):
+        result._node, result._out, result._requires = derivative, k, True
     return results
 
 

@@ -194,32 +194,33 @@ def gradients_of_rerun(
 
 
 class LinkedBackward(TapeNode):
-    """A compiled step as one operation of the eager graph.  Where there is no *link*, and for derivatives of its own,
-    its results are computed *again*, eagerly."""
+    """A compiled step as one operation of the eager graph."""
 
     label = "CompiledFunctionBackward"
     plain = False
 
     def __init__(
-        self, link: Link | None, wanted: Sequence[Tensor], results: Sequence[Tensor], payload: Sequence[Any],
-        operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Sequence[Tensor]],
+        self, link: Link, wanted: Sequence[Tensor], results: Sequence[Tensor], payload: Sequence[Any],
+        operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
     ):  # fmt: skip
         super().__init__(None, (), *origins(wanted), (), tuple([r._data for r in results]), ())
-        self.link = link
+        self.link: Link | None = link
         self.wanted: Sequence[Tensor] = wanted
         self.payload = payload
         self.operands = operands  # the inputs that the backward reads
         self.counters = [(c, c[0]) for c in counters]
-        self.again: Callable[[], Sequence[Tensor]] | None = again
+        self.again: Callable[[], Any] | None = again
 
     def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
         link, wanted, payload, operands, again = self.link, self.wanted, self.payload, self.operands, self.again
         if self.freed:  # asked once they are read: another thread may be freeing them
             raise RuntimeError(AGAIN)
-        assert again is not None
-        if create_graph or link is None:
+        assert link is not None and again is not None
+        if create_graph:
             self.check()
-            return gradients_of_rerun(again, wanted, cts, create_graph)
+            return gradients_of_rerun(
+                lambda: [r for r in tensors_in(again()) if r.requires_grad], wanted, cts, create_graph=True
+            )
         kinds = [t._data.dtype.kind for t, given in zip(wanted, link.given, strict=True) if given]
         if link.cotangents:
             self.check()
@@ -262,12 +263,7 @@ def linked(
 ) -> Any:  # fmt: skip
     """*out*, whose tensors that require gradients are made the results of one node."""
     results = [t for t, r in zip(tensors_in(out), requires, strict=False) if r]
-    rerun = lambda: [t for t in tensors_in(again()) if t.requires_grad]  # noqa: E731
-    made_by(LinkedBackward(link, wanted, results, payload, operands, counters, rerun), results)
-    return out
-
-
-def made_by(node: TapeNode, results: Sequence[Tensor]) -> None:
-    """Have *results* be those of *node*."""
+    node = LinkedBackward(link, wanted, results, payload, operands, counters, again)
     for k, result in enumerate(results):
         result._node, result._out, result._requires = node, k, True
+    return out

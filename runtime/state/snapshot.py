@@ -86,7 +86,7 @@ class Snapshot:
     def _function(self, head: str, lines: list[str], names: dict[str, Any]) -> types.FunctionType:
         """A function whose *lines* read the state as a checker does, and *names*."""
         cells = self.cells | {name: types.CellType(value) for name, value in names.items()}
-        source = "\n  ".join([f" def {head}:", *lines, ""])
+        source = "\n  ".join([f" def _tracegrad_{head}:", *lines, ""])  # a name that none of the user's globals has
         code = _compile(source, tuple(sorted(cells)))
         return types.FunctionType(code, self.main, code.co_name, None, tuple([cells[n] for n in code.co_freevars]))
 

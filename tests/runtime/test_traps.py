@@ -658,6 +658,22 @@ def test_random_generator_outside():
         np.testing.assert_allclose(f.grad(X), twin.normal(size=4))
 
 
+check, read, slot = 2.0, [3.0], lambda x: x * 0.5
+
+
+def test_globals_with_names_of_our_own():
+    global check
+
+    def plain(x):
+        return slot(np.sum(x)) * check * read[0]
+
+    f = compile_grad(plain)
+    for check in (2.0, 2.0, 5.0, 5.0):
+        assert f(X) == pytest.approx(plain(X))
+        assert f.value_and_grad(X)[0] == pytest.approx(plain(X))
+    assert not f.stats.live
+
+
 def test_global_call_counter():
     global counter
 

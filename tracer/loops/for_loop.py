@@ -132,15 +132,16 @@ class ShortLoop(PlainLoop):
         self.loop, self.length = loop, length
 
     def __iter__(self) -> Iterator[Any]:
-        iterator, before = super().__iter__(), len(self.recorder.nodes)
+        recorder, iterator = self.recorder, super().__iter__()
+        nodes, operations = len(recorder.nodes), recorder.operations
         yield from islice(iterator, 1)
-        self._measure(before)
+        self._measure(nodes, operations)
         yield from iterator
 
-    def _measure(self, before: int) -> None:
-        recorder, nodes = self.recorder, self.recorder.nodes[before:]
-        loops = sum(node.prim.kind == LOOP for node in nodes)
-        if self.length * (len(nodes) + LOOP_WEIGHT * loops) >= LONG:
+    def _measure(self, nodes: int, operations: int) -> None:
+        recorder = self.recorder
+        loops = sum(node.prim.kind == LOOP for node in recorder.nodes[nodes:])
+        if self.length * (recorder.operations - operations + LOOP_WEIGHT * loops) >= LONG:
             recorder.taught.long_loops[id(self.loop)] = self.loop
             run_again(recorder, _LONG_ITERATIONS)
 

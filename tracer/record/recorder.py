@@ -82,6 +82,7 @@ class Recorder(RunSettings, Builder):
 
     def __init__(self) -> None:
         super().__init__()
+        self.operations = 0  # and questions, those that were recorded before, too
         self.entered: Site | None = None  # the line of the user's operation that is being recorded, if known
         self.inputs: list[Var] = []
         self.input_names: list[str] = []
@@ -141,6 +142,7 @@ class Recorder(RunSettings, Builder):
                 self.arms[-1].asked()
             inputs = tuple(map(self.arms[-1].masked, inputs))
         node = self.node(prim, inputs, params)
+        self.operations += 1
         if settings(None) is not self.float_settings and self.float_settings is not UNWATCHED and raising():
             self._raise_float_errors(node)
         if self.numbers is not None and len(node.outs) == 1:
@@ -369,6 +371,7 @@ class Recorder(RunSettings, Builder):
 
     def add_guard(self, guard: Guard) -> None:
         """Let the run rest on *guard*, which holds in it."""
+        self.operations += 1
         if self._guarded.setdefault((guard.atom, guard.kind), guard) is guard:
             self.guards.append(guard)
 

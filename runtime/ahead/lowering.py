@@ -150,7 +150,9 @@ def _missed(name: str, guard: Guard) -> str:
 def _hindrances(seen: Seen) -> Iterator[str]:
     """Why the program alone is not the function."""
     recording, call = seen.recording, seen.call
-    if recording.draws or recording.drawn is not None:
+    if recording.drawn is not None:
+        yield "it draws random numbers outside: pass them as arguments"
+    if recording.draws:
         yield "it draws from the random numbers of the process; give it a key (tracegrad.random.key) as an argument"
     if recording.effects or recording.transient is not None:
         yield "it changes something outside of it"

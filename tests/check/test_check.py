@@ -179,7 +179,7 @@ def test_what_does_not_record_is_named_with_its_line_and_the_way_there(said, mod
 @pytest.mark.parametrize(
     ("name", "call", "words"),
     [
-        ("noisy", "noisy(np.ones(3))", ["draws random numbers", "plain Python gives another value", "later value"]),
+        ("noisy", "noisy(np.ones(3))", ["plain Python gives another value", "cached value"]),
         ("impure", "impure(np.ones(3))", ["another value in each call"]),
         ("parts", "y = [parts(np.ones(3))]; print(y)", ["that of its sum", "gradient of a agrees"]),
         ("defaults", "defaults(x=2.0, n=3)", ["gradient of x agrees"]),

@@ -920,7 +920,7 @@ def text_that_is_a_clock():
     return lambda x: x.sum() * float(np.datetime64("today") > start), lambda: None
 
 
-@live
+@replayed
 def a_global_generator_that_is_seeded():
     seeds = [0]
 
@@ -931,9 +931,14 @@ def a_global_generator_that_is_seeded():
     return f, lambda: seeds.append(seeds.pop() + 1)
 
 
-@live
+@replayed
 def random_numbers():
-    return lambda x: x.sum() * (1.0 if random.random() >= 0 else 2.0), lambda: None
+    seeds = [0]
+
+    def f(x, generator):
+        return x.sum() * generator.random()
+
+    return lambda x: f(x, np.random.default_rng(seeds[0])), lambda: seeds.append(seeds.pop() + 1)
 
 
 @replayed

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import draw_programs
-import pytest
 
 from tracegrad.tracer.ir.settings import optimiser
 
 
-@pytest.mark.parametrize("first", [0, *[pytest.param(100 * k, marks=pytest.mark.slow) for k in range(1, 6)]])
-def test_values_and_generators_are_pythons(first, monkeypatch):
+def test_values_and_generators_are_pythons(monkeypatch):
     monkeypatch.setattr(optimiser, "level", 0)
-    found = {seed: draw_programs.failure(seed) for seed in range(first, first + 15)}
+    found = {seed: draw_programs.failure(seed) for seed in range(15)}
     assert not any(found.values()), {seed: said for seed, said in found.items() if said}
 
 

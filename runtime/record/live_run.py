@@ -210,8 +210,9 @@ class LiveRun:
             known = None
         if known is None:
             if type(f) is types.MethodType:
-                if f.__name__ in taking_traced(type(f.__self__)) and is_traced([*args, *kwargs.values()]):
-                    return partial(taking_traced(type(f.__self__))[f.__name__], f.__self__, *args, **kwargs)
+                ours = taking_traced(type(f.__self__))
+                if ours and f.__name__ in ours and is_traced([*args, *kwargs.values()]):
+                    return partial(ours[f.__name__], f.__self__, *args, **kwargs)
                 f = self._bound(f)
             if (found := self._by_class(f, args, kwargs)) is not None:
                 return found

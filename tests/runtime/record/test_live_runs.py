@@ -634,6 +634,31 @@ def test_an_array_of_a_method_takes_traced_values(of):
     assert compiled.stats.live
 
 
+class _Scaled:
+    factor = 2.0
+
+    def __call__(self, owner, x):
+        return owner.factor * x * 4.0
+
+
+_scaled = _Scaled()
+_by_partial = types.MethodType(functools.partial(lambda k, owner, x: owner.factor * x * k, 3.0), _scaled)
+_by_object = types.MethodType(_Scaled(), _scaled)
+
+
+def test_methods_over_callables_without_a_name():
+    def f(x):
+        time.perf_counter()
+        return np.sum(_by_partial(x)) + np.sum(_by_object(x) ** 2)
+
+    compiled, x = compile_grad(f), np.array([0.5, 2.0])
+    for _ in range(2):
+        value, gradient = compiled.value_and_grad(x)
+        assert value == pytest.approx(f(x))
+        np.testing.assert_allclose(gradient, 6.0 + 128.0 * x)
+    assert compiled.stats.live
+
+
 class _ByText(collections.UserDict):
     def __setitem__(self, key, value):
         super().__setitem__(str(key), value)

@@ -386,7 +386,6 @@ class Dispatcher:
     def _go_live(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         """Make Python run in each call of this kind from now on."""
         if isinstance(found, Recording) and not found.changes and call.by_value is not None:
-            _undraw(found)
             self._drop(found)
             return Options(ints={})
         with self.lock:
@@ -406,6 +405,8 @@ class Dispatcher:
 
     def _drop(self, recording: Recording) -> None:
         """Let go of a run that has had no effects yet, and is made again."""
+        if recording.drawn is not None:
+            recording.drawn.undo()
 
     def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
         """Keep a path on disk, if it can be."""
@@ -737,7 +738,8 @@ class FunctionDispatcher(Dispatcher):
 
     def _run_once(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         if live.segments is not None:  # nothing of this run can be kept: the next one is the first
-            _undraw(found)
+            if isinstance(found, Recording):
+                self._drop(found)
             return self._run_live(endpoint, call, live)
         return self._run_found(call, found, live)
 
@@ -791,12 +793,6 @@ def _same_answers(known: Recording, recording: Recording) -> bool:
 def _drawn(recording: Recording, call: Call, arrays: Sequence[Any]) -> tuple[Sequence[Any] | None, Callable[[], None]]:
     """The inputs after the arguments with what is drawn outside, and what puts the generators back."""
     return (arrays, lambda: None) if recording.drawn is None else recording.drawn.again(call, arrays)
-
-
-def _undraw(found: Recording | Pieces) -> None:
-    """Put back the generators of a run that is made again."""
-    if isinstance(found, Recording) and found.drawn is not None:
-        found.drawn.undo()
 
 
 def _on_host(argument: Any) -> bool:

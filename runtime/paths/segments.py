@@ -37,6 +37,7 @@ from ..config import config
 from ..launch.binding import array_records, compiled, launched
 from ..launch.kernel_cache import KNOWN
 from ..recent import Recent
+from ..record.known_programs import program_of
 from ..record.recording import Pieces, Recording
 from .paths import compare_result
 
@@ -292,24 +293,12 @@ def _given(values: Env, atom: Atom) -> Any:
 def _key(segment: Segment, *rest: Any) -> Hashable | None:
     """The cache key of a kernel of *segment*, known before it is derived; None where there is none.
 
-    It holds everything that the derivation depends on: operations, parameters, types, numbers, wiring.
+    It holds everything that the derivation depends on.
     """
-    number: dict[Var, int] = {}
-    parts: list[Any] = []
-    for var in segment.reads:
-        number[var] = len(number)
-        parts.append(var.aval)
-    for node in segment.nodes:
-        if node.prim.kind == LOOP:  # a body is made anew in each run
-            return None
-        operands = [number[a] if isinstance(a, Var) else (a.value.tobytes(), a.aval, a.structural) for a in node.inputs]
-        for out in node.outs:
-            number[out] = len(number)
-            parts.append(out.aval)
-        parts.append((node.prim, tuple(node.params.values()), tuple(operands)))
-    for item in rest:
-        parts.append(tuple([number[v] for v in item]) if isinstance(item, list) else item)
-    return tuple(parts)
+    if any(node.prim.kind == LOOP for node in segment.nodes):
+        return None
+    program = program_of(segment.reads, segment.nodes, *[item for item in rest if isinstance(item, list)])
+    return program, *[item for item in rest if not isinstance(item, list)]
 
 
 # ---- TRACEGRAD_CHECK -----------------------------------------------------------------------------------------------

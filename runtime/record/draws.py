@@ -158,13 +158,8 @@ def make(entries: Entries, owners: Sequence[Any], found: list[Any], rows: list[i
 
 def _several(draw: Draw, times: int, owners: Sequence[Any], found: list[Any], rows: list[int]) -> None:
     """The same of a draw of one number that is made *times* times."""
-    method, how, place = getattr(owners[draw.owner], draw.name), _SEVERAL[draw.name], draw.place
-    assert place is not None and draw.column is not None
-    values = method(*draw.args, **{how: times}) if how else method(times)
-    if found[place] is None:
-        found[place] = np.zeros(draw.column)
-    found[place].reshape(-1)[rows[place] : rows[place] + times] = values
-    rows[place] += times
+    method, how = getattr(owners[draw.owner], draw.name), _SEVERAL[draw.name]
+    _put_rows(draw, method(*draw.args, **{how: times}) if how else method(times), times, found, rows)
 
 
 @dataclass(slots=True, eq=False)
@@ -224,13 +219,18 @@ def as_input(value: Any) -> Any:
 
 def put(draw: Draw, value: Any, found: list[Any], rows: list[int]) -> None:
     """Put the *value* of a draw among those *found*; *rows*: how many each column has."""
-    place = draw.place
-    assert place is not None and draw.kind is not None
     if draw.column is None:
-        found[place] = as_input(value)
-        return
+        assert draw.place is not None
+        found[draw.place] = as_input(value)
+    else:
+        _put_rows(draw, value, 1, found, rows)
+
+
+def _put_rows(draw: Draw, values: Any, count: int, found: list[Any], rows: list[int]) -> None:
+    """Put the *values* of a draw that is made *count* times in the next rows of its column."""
+    place, kind = draw.place, draw.kind
+    assert place is not None and kind is not None and draw.column is not None
     if found[place] is None:
-        found[place] = np.zeros(draw.column, draw.kind.of_column)
-    size = draw.kind.shape
-    found[place].reshape(-1, *size)[rows[place]] = value
-    rows[place] += 1
+        found[place] = np.zeros(draw.column, kind.of_column)
+    found[place].reshape(-1, *kind.shape)[rows[place] : rows[place] + count] = values
+    rows[place] += count

@@ -51,33 +51,34 @@ def key_of(recorder: Recorder, consts: Sequence[Any], roots: Sequence[Atom], *ot
     *others*; None where that is not known."""
     if recorder.guards or recorder.reasons or recorder.drawn.stream is not None or recorder.stand_ins.rows:
         return None
-    numbers: dict[Any, int] = {}
     try:
-        program = _program([*recorder.inputs, *consts], recorder.nodes, roots, numbers)
-        key = (program, *others)
+        key = (program_of([*recorder.inputs, *consts], recorder.nodes, roots), *others)
         hash(key)
     except TypeError:  # a parameter that has no hash
         return None
     return key
 
 
-def _program(inputs: Sequence[Any], nodes: Sequence[Node], roots: Sequence[Atom], numbers: dict[Any, int]) -> Hashable:
-    """The text of a program: each value is named by its place in the order of the nodes."""
+def program_of(inputs: Sequence[Any], nodes: Sequence[Node], *roots: Sequence[Atom]) -> Hashable:
+    """The key of a program with these lists of *roots*: operations, parameters, types, numbers and wiring, where each
+    value is named by its place in the order of the nodes."""
+    numbers: dict[Any, int] = {}
     for var in inputs:
         numbers[var] = len(numbers)
-    forms = [(var.aval.dtype, var.aval.shape, var.aval.weak) for var in inputs]
     steps = []
     for node in nodes:
         operands = tuple([_name(x, numbers) for x in node.inputs])
-        steps.append((node.prim, operands, *map(_parameter, node.params.values())))
         for var in node.outs:
             numbers[var] = len(numbers)
-    return tuple(forms), tuple(steps), tuple([_name(x, numbers) for x in roots])
+        forms = tuple([var.aval for var in node.outs])
+        steps.append((node.prim, operands, forms, *map(_parameter, node.params.values())))
+    named = [tuple([_name(x, numbers) for x in atoms]) for atoms in roots]
+    return tuple([var.aval for var in inputs]), tuple(steps), tuple(named)
 
 
 def _name(x: Any, numbers: dict[Any, int]) -> Hashable:
     if isinstance(x, Lit):
-        return x.aval.dtype, x.value.tobytes(), x.aval.weak, x.structural
+        return x.aval, x.value.tobytes(), x.structural
     if isinstance(x, Pair):
         return _name(x.re, numbers), _name(x.im, numbers), x.aval.dtype
     return numbers[x]
@@ -85,7 +86,7 @@ def _name(x: Any, numbers: dict[Any, int]) -> Hashable:
 
 def _parameter(value: Any) -> Hashable:
     if isinstance(value, Graph):
-        return _program(value.inputs, value.nodes, value.outputs, {})
+        return program_of(value.inputs, value.nodes, value.outputs)
     if isinstance(value, tuple | list):
         return tuple(map(_parameter, value))
     return value  # type: ignore[no-any-return]

@@ -194,7 +194,7 @@ def _record(
 def _alike(fn: Callable[..., Any], out: Any, mode: Mode, call: Call, begun: Beginning) -> Hashable | None:
     """The key that this run shares with others that have the same program; None where that is not known."""
     recorder, texts, roots = begun.recorder, list[str](), list[Atom]()
-    if call.device is not None or recorder.drawn.stream is not None:
+    if call.device is not None:
         return None
     aux = out
     if mode.kind != VALUE:

@@ -187,11 +187,12 @@ class Recording:
         owners = ", ".join([place(source, texts) for place in self.drawn.places])
         known = "arrays" if self.arguments > len(call.data) + len(self.drawn.first) else "()"
         source.names["drawn"] = self.drawn
-        source.lines.append(f"arrays = drawn.drawn({known}, {owners})")
+        source.lines.append(f"owners = {owners},")
         if self._may_undraw:
-            source.lines.insert(-1, f"owners = {owners},")
-            source.lines.insert(-1, f"before = {source.constant(saved)}(owners)")
             source.names["put_back"] = put_back
+            source.lines.append(f"before = {source.constant(saved)}(owners)")
+        source.lines.append(f"arrays = drawn.drawn({known}, *owners)")
+        if self._may_undraw:
             source.lines.append("if arrays is None: put_back(owners, before); return MISS")
 
     @property

@@ -71,8 +71,12 @@ def source_to_mark(recorder: Recorder, iterable: Any, loop: Any) -> Iterated | N
         return None
     forget_left_loops(recorder)
     source = source_of(recorder, iterable)
-    left = getattr(loop, "has_break", False) or getattr(loop, "has_return", False)
-    return None if source is not None and left and has_copies(source) else source
+    return None if source is not None and _has_exit(loop) and has_copies(source) else source
+
+
+def _has_exit(loop: Any) -> bool:
+    """Whether *loop* may be left before its end."""
+    return bool(getattr(loop, "has_break", False) or getattr(loop, "has_return", False))
 
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:
@@ -374,8 +378,7 @@ class ForLoop(BoundNames):
 
     def _may_be_left(self, reason: Reason) -> bool:
         """Whether the loop may be left in an iteration whose questions have other answers."""
-        left = getattr(self.loop, "has_break", False) or getattr(self.loop, "has_return", False)
-        return bool(left) and reason.code is Refusal.LOOP_ANSWERS and self.iterator is not self.iterable
+        return _has_exit(self.loop) and reason.code is Refusal.LOOP_ANSWERS and self.iterator is not self.iterable
 
     def _stopping(self, iteration: Iteration, frame: FrameType, reason: Reason) -> tuple[Any, ...] | Reason:
         """As ``iteration.finish``, of a loop that stops before an iteration in which a question has another answer."""

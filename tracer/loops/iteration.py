@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -400,16 +400,20 @@ class Iteration:
             taken_apart(x, [], True, held)
         return not copies.keys().isdisjoint([*held.numbers, *map(id, values)])
 
+    def _kept(self, found: Mapping[str, Any], but: Container[str]) -> list[Any]:
+        """The values of the names that the loop assigns *but* these, and those in places and lists that the iteration
+        has written; *found* are the values of names."""
+        kept = [found.get(name) for name in self.loop.assigned if name not in but]
+        kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
+        return kept + [x for _, *values in self.marked.appends.values() for x in values]
+
     def keep_no_copies(self, frame: FrameType) -> None:
         """Have the run made again, with that loop as it is, where objects that stand for items of a list may be kept
         by the iteration, of which no loop node is made."""
         copies = self.marked.copies().values()
         if not copies:
             return
-        again = {*getattr(self.loop, "target_names", ()), *self.loop.unread}
-        kept = [x for name, x in frame.f_locals.items() if name in self.loop.assigned and name not in again]
-        kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
-        kept += [x for _, *values in self.marked.appends.values() for x in values]
+        kept = self._kept(frame.f_locals, {*getattr(self.loop, "target_names", ()), *self.loop.unread})
         seen = self.marked.reason is not None and self.marked.reason.code is Refusal.LOOP_SEEN
         can_change = not all(isinstance(x, tuple) for x in copies)
         if (seen and can_change) or self._has_copies(kept):
@@ -492,12 +496,8 @@ class Iteration:
         if not numbers:
             return False
         maybe = maybe_floats(self.recorder.nodes[self.marked.nodes :], numbers)
-        dead = set(self.loop.unread) - set(self.loop.carried)
-        kept = [found.get(name) for name in self.loop.assigned if name not in dead]
-        kept += [place.get() for place in (*self.places.values(), *self.marked.places.values())]
-        kept += [x for _, *values in self.marked.appends.values() for x in values]
         leaves: list[Any] = []
-        for value in kept:
+        for value in self._kept(found, set(self.loop.unread) - set(self.loop.carried)):
             taken_apart(value, leaves, True, Changeable())
         atoms = [x._atom for x in leaves if type(x) is TracedArray]
         return maybe is None or self.marked.calls_users or not maybe.isdisjoint([*atoms, *put])

@@ -44,6 +44,8 @@ MANY_TRIPS = 36  # iterations of the innermost one of loops that are better than
 LONG = 512  # operations in all of a loop that is marked with fewer iterations
 LOOP_WEIGHT = 100  # operations that a loop in an iteration counts for
 MOST_PIECES = 8  # loop nodes of one run of a loop, whose iterations differ by questions on their numbers
+MOST_AGAIN = 8  # iterations that a run is as long as, at the most, which is made again for the sake of the first one
+_BEGINS = "an array is of another kind after an iteration: the run is made again, in which it is from the start"
 _LONG_ITERATIONS = "the iterations of a loop are long: the run is made again, with one that stands for all"
 MOST_WAITS = 32  # marked iterations beside these in vain, because a row that a loop within goes over is too short
 MOST_ATTEMPTS = 4  # marked iterations of one run of a loop of which no loop node was made
@@ -326,6 +328,8 @@ class ForLoop(BoundNames):
         if isinstance(found, Reason) and self._may_be_left(found) and not limited:
             found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
+            if iteration.begins_otherwise and k == 0:
+                self._may_run_again(iteration)
             self._may_wait(iteration, found)
             note_refusal(self.recorder, found, self.attempts)
             self._refused(iteration, frame)
@@ -362,6 +366,13 @@ class ForLoop(BoundNames):
         if reason.code is Refusal.LOOP_COUNT and iteration.marked.waits and self.waits < MOST_WAITS:
             self.waits += 1
             self.attempts -= 1
+
+    def _may_run_again(self, iteration: Iteration) -> None:
+        """Have the run made again, whose first iteration begins otherwise, where that costs less than code for one
+        iteration beside that of the loop (a heuristic)."""
+        recorder, count = self.recorder, self.recorder.operations - iteration.operations_before
+        if recorder.operations <= MOST_AGAIN * count and not recorder.live:
+            run_again(recorder, _BEGINS)
 
     def _limited(self, iteration: Iteration, total: Affine) -> None:
         """The loop node is of the *total* iterations up to one in which a question has another answer: as many as each

@@ -19,9 +19,10 @@ import numpy as np
 from ..ir.aval import FLOAT
 from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
 from ..ir.refusals import Reason, Refusal
+from ..ops.elementwise import whole_lanes
 from ..record.array import TracedArray, class_of, wrap
 from ..record.buffers import Storage
-from ..record.made_arrays import ALONE, references
+from ..record.made_arrays import ALONE, begins_as_traced, references
 from ..record.recorder import Recorder
 from .after import After, Start, StartNumber, final_of
 from .cut import cut
@@ -40,11 +41,13 @@ from .tables import NO_NUMBER, held_rows, maybe_floats, table_of
 from .values import (
     UNSET,
     Changeable,
+    Like,
     PlainValue,
     alike,
     atom_of,
     can_be_made_anew,
     has_again,
+    like,
     put_together,
     taken_apart,
 )
@@ -101,6 +104,7 @@ class Iteration:
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
         self.read_after: list[Any] = []  # what names and places have at its end, but for names that nobody reads then
         self.total = Affine(1)  # the number of all its iterations
+        self.begins_otherwise = False  # whether another run may begin with arrays of the kinds that it has ended with
         self.asks = False  # whether the loop may have stopped at a question
         self.told: Any = None  # as of ``LoopResults``
         self.taken: Atom | None = None  # after how many iterations, then
@@ -108,6 +112,7 @@ class Iteration:
     def begin(self) -> None:
         """Mark where it begins, and put the symbols in place."""
         found = {**self.frame.f_locals, **self.given}
+        self.operations_before = self.recorder.operations
         histories = self._histories(found)
         self.marked = Marked(self.recorder, self.length, self.frame)
         self.ended = Changeable(self.learned.kept, self.marked.made)
@@ -184,6 +189,8 @@ class Iteration:
         if name in self.lessons.floats and type(value) is float:
             value = wrap(Lit(value, FLOAT))
             self.floats.append(name)
+        if (id(self.loop), name) in self.recorder.taught.unordered and type(value) is TracedArray:
+            value._storage.c_order = False  # or unknown
         given: list[Any] = []
         before = len(self.started.found)
         pattern = taken_apart(value, given, name in self.lessons.deep, self.started)
@@ -280,12 +287,13 @@ class Iteration:
         self.read_after += [place.get() for place in self.places.values()]
         if self._has_copies(self.read_after):
             return Refusal.LOOP_SEEN(what="an object of a list is kept", site=self.marked.site)
-        reason = self._objection(found, wanted, values)
-        if reason is not None:
-            return reason
-        for key, (_, symbol) in self.buffers.items():
-            _put_ends(wanted.ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
-        self._read_views(found)
+        with building(self.recorder):
+            reason = self._objection(found, wanted, values)
+            if reason is not None:
+                return reason
+            for key, (_, symbol) in self.buffers.items():
+                _put_ends(wanted.ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
+            self._read_views(found)
         parts = Cut(self.marked, wanted)
         if self.length is not None and wanted.go_on is None and not parts.asks():
             wanted.stops = False  # the number of iterations is known
@@ -320,13 +328,12 @@ class Iteration:
 
     def _read_views(self, found: dict[str, Any]) -> None:
         """Record what views hold that were written since they were read: it belongs to the iteration."""
-        with building(self.recorder):
-            for name in self.loop.assigned:
-                leaves: list[Any] = []
-                taken_apart(found.get(name), leaves, True, Changeable())
-                for leaf in leaves:
-                    if type(leaf) is TracedArray:
-                        atom_of(leaf)
+        for name in self.loop.assigned:
+            leaves: list[Any] = []
+            taken_apart(found.get(name), leaves, True, Changeable())
+            for leaf in leaves:
+                if type(leaf) is TracedArray:
+                    atom_of(leaf)
 
     def _objection(self, found: dict[str, Any], wanted: Wanted, values: dict[Any, list[Any]]) -> Reason | None:
         """Why no loop can be made of the iteration, which all that is seen of it has taught; else its ends are in
@@ -558,6 +565,8 @@ class Iteration:
             once = (id(self.loop), shown) in self.recorder.taught.uncounted
             if not once and name in getattr(self.loop, "sums", ()) and self._is_only_added(start.leaves[0].symbol):
                 self.lessons.floats.add(name)
+        if type(value) is TracedArray and self._could_begin(name, start, value):
+            self.begins_otherwise = True
         if id(value) in self.learned.kept:
             self.lessons.deep.discard(name)
         elif can_be_made_anew(value):
@@ -565,6 +574,15 @@ class Iteration:
         elif not start.leaves and type(value) is type(start.value) is not TracedArray:
             return Refusal.LOOP_VALUE(name=shown)
         return Refusal.LOOP_KIND(name=shown)
+
+    def _could_begin(self, name: Any, start: Start, value: TracedArray) -> bool:
+        """Whether another run may begin with an array that is of the kind of *value*, which *name* has at the end."""
+        if type(start.value) is not TracedArray:
+            return begins_as_traced(start.value)
+        if self.recorder.open_loops or name not in self.loop.carried or start.pattern != _in_c_order(value):
+            return False
+        self.recorder.taught.unordered.add((id(self.loop), name))
+        return True
 
     def _is_written(self, array: TracedArray) -> bool:
         return id(array._storage) in self.marked.written
@@ -657,10 +675,14 @@ def _is_integer(value: Any) -> bool:
     return type(value) is int or is_python_int(value)
 
 
+def _in_c_order(value: TracedArray) -> Like:
+    return like(value)._replace(c_order=True)
+
+
 def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:
     """Note the *end* of *symbol*; of a complex one those of its lanes."""
     if isinstance(symbol, Pair):
-        for x, y in zip(lanes(symbol), lanes(end), strict=True):
+        for x, y in zip(lanes(symbol), whole_lanes(end), strict=True):
             assert isinstance(x, Var)
             ends[x] = y
     else:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import Atom, Pair, lanes
+from ..ir.graph import Atom, Pair, building
 from ..ir.refusals import Reason, Refusal
+from ..ops.elementwise import whole_lanes
 from ..ops.shape import concat, reshape
 from ..record.array import TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of, stand_in
@@ -137,7 +138,8 @@ class Lists:
         before = [to_atom(x) if isinstance(x, (*NUMBERS, TracedArray)) else None for x in earlier]
         before = [x if x is None else starts.get(x, x) for x in before]
         if isinstance(atom, Pair):
-            wanted.rows += lanes(atom)
+            with building(self.marked.recorder):
+                wanted.rows += whole_lanes(atom)
             wanted.earlier += [(), ()]
         else:
             wanted.rows.append(atom)

@@ -17,7 +17,7 @@ from ..ir.aval import INT, Aval
 from ..ir.graph import Atom, Lit, Node, Pair, Var, lanes
 from ..ir.primitive import PRIMITIVES
 from ..ir.refusals import Reason, Refusal
-from ..ops.elementwise import broadcast_to
+from ..ops.elementwise import whole_lanes
 from ..record.array import TracedArray
 from ..record.buffers import Storage
 from ..record.python_numbers import note_number
@@ -116,8 +116,8 @@ class Marked:
         """A new value that is *atom*."""
         recorder = self.recorder
         if atom.aval.is_complex:
-            parts = [x if x.aval.shape == atom.aval.shape else broadcast_to(x, atom.aval.shape) for x in lanes(atom)]
-            return Pair(self.alias(parts[0]), self.alias(parts[1]), atom.aval.dtype)
+            re, im = map(self.alias, whole_lanes(atom))
+            return Pair(re, im, atom.aval.dtype)
         var = Var(Aval(atom.aval.dtype, atom.aval.shape, atom.aval.weak))
         recorder.append(Node(_ALIAS, (atom,), {}, (var,), self.site))
         recorder.symbols.add(var)
@@ -131,7 +131,7 @@ class Marked:
         """The symbol of a carry that begins as *atom*; of a complex one of each of its lanes."""
         symbol = self.alias(atom)
         if isinstance(symbol, Pair):
-            for lane, before in zip(lanes(symbol), lanes(atom), strict=True):
+            for lane, before in zip(lanes(symbol), whole_lanes(atom), strict=True):
                 assert isinstance(lane, Var)
                 self.carries.append(CarriedSymbol(lane, before))
         else:

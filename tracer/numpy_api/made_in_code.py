@@ -58,7 +58,7 @@ def _filler(plain: Callable[..., Any], value: float) -> Callable[..., Any]:
             return filled(literal, found.shape, found.dtype, c_order=bool(found.flags.c_contiguous))
         if plain is np.empty:
             found[...] = 0
-        return made(found, place)
+        return made(found, place, is_filled=True)
 
     return fill
 

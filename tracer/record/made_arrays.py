@@ -34,6 +34,7 @@ from .retry import Options, Retry
 PLAIN_METHODS: dict[str, Any] = {}  # name of a method of NumPy's arrays -> the function that takes traced arguments
 _Places = WeakKeyDictionary[Any, set[Any]]  # code -> ends of the calls in it
 _traced: _Places = WeakKeyDictionary()  # those whose arrays are traced ones
+_carried: _Places = WeakKeyDictionary()  # those whose arrays loops replace by traced ones (a guess)
 _plain: _Places = WeakKeyDictionary()  # those whose arrays are plain ones until they are found to hold traced values
 
 
@@ -72,6 +73,9 @@ def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
     outermost = recorder.outermost()
     if not outermost.guesses:
         return False
+    if place.end in _carried.get(place.code, ()):
+        outermost.guessed.append(place)
+        return True
     elsewhere = None if outermost.code is None else outermost.code.names_written
     file = place.code.co_filename
     own = file.endswith(RECORDED) and not outermost.repeatable  # a library's, in which nothing is learned
@@ -89,6 +93,16 @@ def is_traced_at(place: CallPlace, kind: str, blank: bool = False) -> bool:
 def _in_its_file(code: CodeType) -> CodeType:
     """*code* by the name of the file in which its source stands."""
     return code.replace(co_filename=code.co_filename.removesuffix(RECORDED))
+
+
+def begins_as_traced(array: Any) -> bool:
+    """Let *array*, a plain one in whose place a loop puts a traced one, be a traced one from the next run on.  False
+    where it can't be, or (a heuristic) what the code computes from it might cost more in each call than once."""
+    place = array.place if type(array) is MadeArray and array.is_filled else None
+    if place is None or array.dtype.kind not in "fc" or place.end in _plain.get(place.code, ()):
+        return False
+    _carried.setdefault(place.code, set()).add(place.end)
+    return True
 
 
 def take_back_guesses(recorder: Recorder, error: TracegradError) -> None:
@@ -120,6 +134,7 @@ class MadeArray(np.ndarray):
     """A plain array that recorded code has made, or that NumPy has made of one."""
 
     place: CallPlace | None = None
+    is_filled = False  # whether it is what np.zeros, np.ones or np.empty have given
 
     def __array_finalize__(self, other: Any) -> None:
         self._note(getattr(other, "place", None))
@@ -240,12 +255,13 @@ class _Flat:
         return self._flat.__array__(*args, **kwargs)
 
 
-def made(array: np.ndarray, place: CallPlace) -> Any:
+def made(array: np.ndarray, place: CallPlace, is_filled: bool = False) -> Any:
     """*array*, as one that was made at *place*."""
     if current_recorder() is None or array.dtype.kind not in "fiubc":
         return array
     found = array if type(array) is MadeArray else array.view(MadeArray)
     found._note(place)
+    found.is_filled = is_filled
     return found
 
 

@@ -76,11 +76,13 @@ class LoopState(Part):
 class Taught:
     """Lessons of earlier runs of the same call.  ``plain_loops``: by id, loop statements that are recorded
     iteration by iteration; ``long_loops``: those of few and long iterations.  ``uncounted``: (id of a loop statement,
-    name) of numbers that are no counts or sums.  ``rows_apart``: codes of functions whose batches are run by row."""
+    name) of numbers that are no counts or sums.  ``unordered``: the same of arrays that iterations leave in an unknown
+    order of memory.  ``rows_apart``: codes of functions whose batches are run by row."""
 
     plain_loops: dict[int, Any] = field(default_factory=dict)
     long_loops: dict[int, Any] = field(default_factory=dict)
     uncounted: set[tuple[int, str]] = field(default_factory=set)
+    unordered: set[tuple[int, str]] = field(default_factory=set)
     rows_apart: set[Any] = field(default_factory=set)
 
 

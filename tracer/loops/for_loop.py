@@ -192,6 +192,7 @@ class ForLoop(BoundNames):
         self.redone = False  # whether an iteration is to be made once more, whose item was taken
         self.values: tuple[Any, ...] = ()
         self.learned = EarlierWrites()
+        self.of_another_kind = 0  # operations of the first iteration, if it has ended with arrays of another kind
         self.final = False  # whether no loop node is tried any more
         self.streak = 0  # the number of iterations before this one that were marked, with none between
         self.resume = 0  # the iteration before which none is to be marked
@@ -329,7 +330,9 @@ class ForLoop(BoundNames):
             found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
             if iteration.begins_otherwise and k == 0:
-                self._may_run_again(iteration)
+                self.of_another_kind = self.recorder.operations - iteration.operations_before
+                if remain.constant is not None and not self._marks(k + remain.constant, k + 1):
+                    self._may_run_again()
             self._may_wait(iteration, found)
             note_refusal(self.recorder, found, self.attempts)
             self._refused(iteration, frame)
@@ -337,8 +340,10 @@ class ForLoop(BoundNames):
         if iteration.taken is not None:
             self.values, self.stopped, self.taken = found, k, iteration.taken
             return False
-        if self.uncertain and iteration.marked.folded < k:
-            self._stands_alone()
+        if iteration.marked.folded < k:
+            if self.uncertain:
+                self._stands_alone()
+            self._may_run_again()
         self.values, self.streak = found, 0
         if limited:
             assert iteration.length is not None
@@ -367,12 +372,11 @@ class ForLoop(BoundNames):
             self.waits += 1
             self.attempts -= 1
 
-    def _may_run_again(self, iteration: Iteration) -> None:
-        """Have the run made again, whose first iteration begins otherwise, where that costs less than code for one
-        iteration beside that of the loop (a heuristic)."""
-        recorder, count = self.recorder, self.recorder.operations - iteration.operations_before
-        if recorder.operations <= MOST_AGAIN * count and not recorder.live:
-            run_again(recorder, _BEGINS)
+    def _may_run_again(self) -> None:
+        """Have the run made again, where the first iteration stands beside the loop only for the kinds of its arrays, and
+        its code costs more than that (a heuristic)."""
+        if self.recorder.operations <= MOST_AGAIN * self.of_another_kind and not self.recorder.live:
+            run_again(self.recorder, _BEGINS)
 
     def _limited(self, iteration: Iteration, total: Affine) -> None:
         """The loop node is of the *total* iterations up to one in which a question has another answer: as many as each

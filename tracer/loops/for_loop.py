@@ -373,7 +373,7 @@ class ForLoop(BoundNames):
             self.attempts -= 1
 
     def _may_run_again(self) -> None:
-        """Have the run made again, where the first iteration stands beside the loop for the kinds of its arrays alone and
+        """Have the run made again, if the first iteration stands beside the loop for the kinds of its arrays alone and
         its code costs more than that (a heuristic)."""
         if self.recorder.operations <= MOST_AGAIN * self.of_another_kind and not self.recorder.live:
             run_again(self.recorder, _BEGINS)

@@ -63,7 +63,7 @@ def _of_all(guard: Guard, found: Mapping[Var, Atom]) -> Guard:
         held = _alike(rows, np.frombuffer(guard.answer, rows.aval.dtype)[0])
     every = reduce("all", held, (0,))
     said = guard.said or answered(guard.kind, guard.expected, "row")
-    return Guard(every, np.True_, guard.kind, guard.site, guard.position, said=said)
+    return Guard(every, np.True_, guard.kind, guard.site, guard.position, said, guard.answer)
 
 
 def _alike(rows: Atom, answer: Any) -> Atom:

@@ -42,7 +42,7 @@ class Path:
     numbers: list[bytes]
     counts: np.ndarray
     guards: list[Guard]  # guards in the order of the kernel's checks, then those on floats
-    questions: list[tuple[Any, bytes, int]]  # guards in the order of the run: (kind and line, answer, index in guards)
+    questions: list[tuple[Any, bytes, int]]  # guards in the order of the run: (which question, answer, index in guards)
     steps: list[int] | None = None  # value numbers of its steps (``shared_prefix.py``)
     _finish: dict[bool, Callable[..., Any]] = field(default_factory=dict)
 
@@ -133,7 +133,7 @@ def make_path(recording: Recording, program: Program | None, bound: Callable[...
     """The path of *recording*, whose kernel *bound* counts its runs in *counts*."""
     guards = [*recording.graph.guards, *recording.numbers]
     order = sorted(enumerate(guards), key=lambda item: item[1].position)
-    questions = [((g.kind, g.site), g.answer, index) for index, g in order]
+    questions = [((g.kind, g.site, bool(g.answers)), g.answer, index) for index, g in order]
     return Path(recording, program, bound, [b""] * len(recording.numbers), counts, guards, questions)
 
 

@@ -7,6 +7,7 @@ Python runs on row 0 of each batched array, a variable of its own.  What it asks
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,10 +70,9 @@ def weakened(guard: Guard) -> Guard:
     dtype = guard.atom.aval.dtype
     if guard.kind == "bool" and dtype.kind != "b":
         asked = F.ne(guard.atom, structural(0, dtype))
-        return Guard(asked, np.bool_(guard.expected != 0), guard.kind, guard.site, guard.position, said=guard.said)
+        return replace(guard, atom=asked, expected=np.bool_(guard.expected != 0))
     if guard.kind in ("int", "index") and dtype.kind in FLOAT_KINDS:
-        whole = np.trunc(guard.expected)
-        return Guard(F.trunc(guard.atom), whole, guard.kind, guard.site, guard.position, said=guard.said)
+        return replace(guard, atom=F.trunc(guard.atom), expected=np.trunc(guard.expected))
     return guard
 
 

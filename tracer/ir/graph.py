@@ -191,7 +191,7 @@ class Node:
 class Guard:
     """A fact that Python's control flow relied on: *atom* (0-d) had the value *expected* at *site*, when *position*
     nodes had been recorded.  ``said``: what it means that it holds, and that it does not, where Python was not told
-    *expected*."""
+    *expected*.  ``answers``: of one that asks whether questions have the same answers in each iteration, those."""
 
     atom: Atom
     expected: Any
@@ -199,10 +199,12 @@ class Guard:
     site: Site | None
     position: int = field(default=0, compare=False)
     said: tuple[str, str] | None = field(default=None, compare=False)
+    answers: bytes = field(default=b"", compare=False)
 
     @property
     def answer(self) -> bytes:
-        return np.asarray(self.expected).tobytes()
+        """What Python was told."""
+        return np.asarray(self.expected).tobytes() + self.answers
 
 
 def told_value(kind: str, value: Any) -> Any:

@@ -82,8 +82,9 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
             if not done:
                 return Refusal.LOOP_ANSWERS(site=asked[0].site if asked else marked.site)
             found.told = (told, line) if found.asks else None
+            answers = b"".join([guard.answer for guard in asked])
             for flag in flags:
-                recorder.add_guard(Guard(flag, np.True_, "bool", line, len(recorder.nodes), said=told))
+                recorder.add_guard(Guard(flag, np.True_, "bool", line, len(recorder.nodes), told, answers))
     finally:
         recorder.site_override = site
         if not done:

@@ -153,12 +153,14 @@ def test_int_guards_have_more_than_two_answers():
     assert sum(p.runs for p in f.stats.paths) == f.stats.calls
 
 
-def test_branches_that_every_turn_takes_are_paths_that_stay():
-    """The guards of rolled loops all expect True: what they ask for tells them apart."""
+@pytest.mark.parametrize("begins_traced", [False, True])
+def test_branches_that_every_turn_takes_are_paths_that_stay(begins_traced):
+    """The guards of rolled loops all expect True: what they ask for tells them apart, from each other and from guards
+    of single iterations."""
 
     @compile_grad
     def f(w, x):
-        h = np.zeros(3)
+        h = w * 0.0 if begins_traced else np.zeros(3)
         for row in x:
             h = np.tanh(h + w * row)
             if np.sum(row) > 0:

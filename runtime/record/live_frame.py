@@ -183,7 +183,7 @@ class LiveFrame(SpecialMethods):
                 raise MutationError.here(_SHARED) from error
         elif type(a) in INERT or (put := self.run.method(a, "__setitem__")) is None:
             self.run.acts()
-            self.run.written.item(a, index)
+            self.run.written.item(a, index, value)
             a[index] = value
         else:
             put(index, value)

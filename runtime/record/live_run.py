@@ -268,7 +268,7 @@ class LiveRun:
         if type(owner) not in _CONTAINERS:
             return None
         if (args or kwargs) and f.__name__ not in READS:
-            self.written.container(owner)
+            self.written.taking(owner, [*args, *kwargs.values()])
         if type(owner) is list and f.__name__ == "sort" and not args:
             return partial(self._sort, owner, kwargs)
         return partial(f, *args, **kwargs)

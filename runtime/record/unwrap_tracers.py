@@ -101,7 +101,7 @@ class Settled:
             return original
         if id(value) in self.copies:
             return self(self.copies[id(value)], depth)
-        if value is None or type(value) in (int, float, bool, str):
+        if type(value) in _PLAIN_KEYS:
             return value
         known = self._known.get(id(value))
         if known is None:
@@ -181,7 +181,7 @@ class Settled:
         if not issubclass(kind, set):
             base: Any = next(base for base in (dict, list, deque) if issubclass(kind, base))  # past the user's methods
             for place, part in list(dict.items(value) if base is dict else enumerate(base.__iter__(value))):
-                if (new := self(part, depth)) is not part:
+                if type(part) not in _PLAIN_KEYS and (new := self(part, depth)) is not part:
                     base.__setitem__(value, place, new)
         if issubclass(kind, dict | set):
             _plain_keys(value, self.key)

@@ -54,12 +54,19 @@ class WrittenPlaces:
         if isinstance(obj, _CONTAINERS) and not _is_our_namespace(obj):
             self.add(obj)
 
-    def item(self, obj: Any, key: Any) -> None:
-        """An item of *obj* may be written: of a dict, which may be that of a program's globals, no other counts."""
+    def taking(self, obj: Any, values: Iterable[Any]) -> None:
+        """A method of the container *obj* is given *values*, and may put them there."""
+        if all(map(is_leaf, values)):
+            self._acts()
+        else:
+            self.container(obj)
+
+    def item(self, obj: Any, key: Any, value: Any) -> None:
+        """*value* is put into *obj*: into a dict, which may be that of a program's globals, under *key* alone."""
         if type(obj) is dict and type(key) in _PLAIN_KEYS:
             self.add(obj, key)
         else:
-            self.container(obj)
+            self.taking(obj, (key, value))
 
     def handed(self, values: Iterable[Any]) -> bool:
         """Code that is not converted is given these *values*, and may write those of the run into the others; whether

@@ -275,8 +275,8 @@ def test_written_by_the_names_of_the_module():
 
 def test_of_a_dict_the_item_that_is_written_is_looked_at_alone():
     places, seen, store = WrittenPlaces(lambda: None), [], {"a": [1.0], "all else": [object()]}
-    places.item(store, "a")
-    places.item(store["all else"], 0)
+    places.item(store, "a", [2.0])
+    places.item(store["all else"], 0, object())
     store["a"] = [2.0]
 
     def plain(value):

@@ -16,7 +16,7 @@ what was learned is used for the next iteration.  After a few attempts the loop 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from types import FrameType
 from typing import Any
@@ -192,7 +192,8 @@ class ForLoop(BoundNames):
         self.redone = False  # whether an iteration is to be made once more, whose item was taken
         self.values: tuple[Any, ...] = ()
         self.learned = EarlierWrites()
-        self.of_another_kind = 0  # operations of the first iteration, if it has ended with arrays of another kind
+        # of the first iteration, if it has ended with arrays of another kind: how to begin with those; its operations
+        self.first: tuple[list[Callable[[], object]], int] = [], 0
         self.final = False  # whether no loop node is tried any more
         self.streak = 0  # the number of iterations before this one that were marked, with none between
         self.resume = 0  # the iteration before which none is to be marked
@@ -330,7 +331,7 @@ class ForLoop(BoundNames):
             found = self._stopping(iteration, frame, found)
         if isinstance(found, Reason):
             if iteration.begins_otherwise and k == 0:
-                self.of_another_kind = self.recorder.operations - iteration.operations_before
+                self.first = iteration.begins_otherwise, self.recorder.operations - iteration.operations_before
                 if remain.constant is not None and not self._marks(k + remain.constant, k + 1):
                     self._may_run_again()
             self._may_wait(iteration, found)
@@ -375,7 +376,10 @@ class ForLoop(BoundNames):
     def _may_run_again(self) -> None:
         """Have the run made again, if the first iteration stands beside the loop for the kinds of its arrays alone and
         its code costs more than that (a heuristic)."""
-        if self.recorder.operations <= MOST_AGAIN * self.of_another_kind and not self.recorder.live:
+        begins, operations = self.first
+        if self.recorder.operations <= MOST_AGAIN * operations and not self.recorder.live:
+            for begin in begins:
+                begin()
             run_again(self.recorder, _BEGINS)
 
     def _limited(self, iteration: Iteration, total: Affine) -> None:

@@ -11,6 +11,7 @@ import gc
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType, MappingProxyType
 from typing import Any
 
@@ -104,7 +105,7 @@ class Iteration:
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
         self.read_after: list[Any] = []  # what names and places have at its end, but for names that nobody reads then
         self.total = Affine(1)  # the number of all its iterations
-        self.begins_otherwise = False  # whether another run may begin with arrays of the kinds that it has ended with
+        self.begins_otherwise: list[Callable[[], object]] = []  # for another run: begin with arrays as this has ended
         self.asks = False  # whether the loop may have stopped at a question
         self.told: Any = None  # as of ``LoopResults``
         self.taken: Atom | None = None  # after how many iterations, then
@@ -565,8 +566,8 @@ class Iteration:
             once = (id(self.loop), shown) in self.recorder.taught.uncounted
             if not once and name in getattr(self.loop, "sums", ()) and self._is_only_added(start.leaves[0].symbol):
                 self.lessons.floats.add(name)
-        if type(value) is TracedArray and self._could_begin(name, start, value):
-            self.begins_otherwise = True
+        if type(value) is TracedArray:
+            self._could_begin(name, start, value)
         if id(value) in self.learned.kept:
             self.lessons.deep.discard(name)
         elif can_be_made_anew(value):
@@ -575,14 +576,13 @@ class Iteration:
             return Refusal.LOOP_VALUE(name=shown)
         return Refusal.LOOP_KIND(name=shown)
 
-    def _could_begin(self, name: Any, start: Start, value: TracedArray) -> bool:
-        """Whether another run may begin with an array that is of the kind of *value*, which *name* has at the end."""
+    def _could_begin(self, name: Any, start: Start, value: TracedArray) -> None:
+        """Note how another run could begin with an array of the kind of *value*, which *name* has at the end."""
         if type(start.value) is not TracedArray:
-            return begins_as_traced(start.value)
-        if self.recorder.open_loops or name not in self.loop.carried or start.pattern != _in_c_order(value):
-            return False
-        self.recorder.taught.unordered.add((id(self.loop), name))
-        return True
+            if (begin := begins_as_traced(start.value)) is not None:
+                self.begins_otherwise.append(begin)
+        elif not self.recorder.open_loops and name in self.loop.carried and start.pattern == _in_c_order(value):
+            self.begins_otherwise.append(partial(self.recorder.taught.unordered.add, (id(self.loop), name)))
 
     def _is_written(self, array: TracedArray) -> bool:
         return id(array._storage) in self.marked.written

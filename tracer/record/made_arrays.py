@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, NoReturn
 from weakref import WeakKeyDictionary, ref
@@ -95,14 +95,14 @@ def _in_its_file(code: CodeType) -> CodeType:
     return code.replace(co_filename=code.co_filename.removesuffix(RECORDED))
 
 
-def begins_as_traced(array: Any) -> bool:
-    """Let *array*, a plain one in whose place a loop puts a traced one, be a traced one from the next run on.  False
-    where it can't be, or (a heuristic) what the code computes from it might cost more in each call than once."""
+def begins_as_traced(array: Any) -> Callable[[], object] | None:
+    """A function that lets *array*, a plain one in whose place a loop puts a traced one, be a traced one from the next
+    run on.  None where it can't be, or (a heuristic) where what the code computes from it might cost more in each call
+    than once."""
     place = array.place if type(array) is MadeArray and array.is_filled else None
     if place is None or array.dtype.kind not in "fc" or place.end in _plain.get(place.code, ()):
-        return False
-    _carried.setdefault(place.code, set()).add(place.end)
-    return True
+        return None
+    return partial(_carried.setdefault(place.code, set()).add, place.end)
 
 
 def take_back_guesses(recorder: Recorder, error: TracegradError) -> None:

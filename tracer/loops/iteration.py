@@ -184,9 +184,8 @@ class Iteration:
             count = self._count_of(value)
             if count is not None:
                 form = count.plus(Affine(0, {self.marked.number: self.lessons.steps[name]}))
-                now = value if type(value) is int else int(self.recorder.value(value.atom))
                 self.starts_of[name] = Start(value, PlainValue(value), [], form)
-                return self.marked.integer(form, now)
+                return self.marked.integer(form, value if type(value) is int else value.atom)
         if name in self.lessons.floats and type(value) is float:
             value = wrap(Lit(value, FLOAT))
             self.floats.append(name)
@@ -241,7 +240,7 @@ class Iteration:
         self.stand_ins.append((found, leaf))
         return found
 
-    def _release(self) -> None:
+    def release(self) -> None:
         """Have the arrays in the places of values that the loop has not changed be these values."""
         for found, (value, symbol) in self.stand_ins:
             if type(value) is TracedArray:
@@ -381,7 +380,7 @@ class Iteration:
                 outer_loops[-1].writes(storage)
             storage.atom = final_of(results, symbol)
             storage.version += 1
-        self._release()
+        self.release()
         self.asks, self.told, self.taken = results.asks, results.told, results.taken
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}

@@ -138,9 +138,10 @@ class Marked:
             self.carries.append(CarriedSymbol(symbol, atom))
         return symbol
 
-    def integer(self, form: Affine, value: int) -> TracedArray:
-        """The symbol of a Python integer that is *form* in each iteration, and *value* in this one."""
-        var = self.alias(Lit(value, INT, weak=True))
+    def integer(self, form: Affine, value: int | Atom) -> TracedArray:
+        """The symbol of a Python integer that is *form* in each iteration, and *value* in this one: a number where this
+        follows from those of the iterations."""
+        var = self.alias(Lit(value, INT, weak=True) if isinstance(value, int) else value)
         self.forms[var] = form
         return TracedArray(var, self.recorder)
 
@@ -223,10 +224,15 @@ class Marked:
     def _limited(self, name: str, form: Affine) -> bool | None:
         """The answer that the comparison *name* of *form* with 0 gives in this iteration; the loop is made of those
         iterations that have the same answer.  None where that is not known, and no loop is made."""
-        first, *others = [loop for loop in self.recorder.open_loops if loop.number in form.slopes]
+        loops = [loop for loop in self.recorder.open_loops if loop.number in form.slopes]
+        if not loops:
+            return None  # a count that data has decided
+        first, *others = loops
         loop: Marked = others[-1] if others else first
         found, count = answers_alike(name, form.offset, form.slopes[loop.number])
         if not others and (loop.length is None or not loop.length.slopes):
+            if len(form.slopes) > 1:
+                return None  # such a count is part of it
             assert count is not None
             loop.length = Affine(count if loop.length is None else min(count, loop.length.offset))
             return found

@@ -474,3 +474,44 @@ def test_loops_may_read_a_container_that_holds_itself(read, compile_it):
     for x in (2.0, 3.0, 2.0, 1.0):
         x = tracegrad.tensor(x) if compile_it is tracegrad.compile else x
         assert float(f(x)) == pytest.approx(float(plain(x)), rel=1e-6)
+
+
+def counted_on(x, limit=30):
+    k = 0
+    for _ in range(3):
+        while x[0] > x[1] and k < limit:
+            k = k + 1
+            x = x * 0.7 - 0.01
+    return np.sum(x) + k
+
+
+def counted_by_a_helper(x):
+    def turns(x, k):
+        while x[0] > 0.01 and k < 30:
+            k = k + 1
+            x = x * 0.7
+        return x, k
+
+    x, k = turns(x, 0)
+    x, k = turns(x * 3.0, k)
+    return np.sum(x) + k
+
+
+def never_begun(x):
+    k = 0
+    for _ in range(8):
+        while x[0] > 2 and k < 30:
+            k = k + 1
+            x = x * 0.7 - 0.01
+    return np.sum(x) + k
+
+
+@pytest.mark.parametrize("plain", [counted_on, counted_by_a_helper, never_begun, lambda x: counted_on(x, 5)])
+def test_counts_that_an_earlier_run_of_the_statement_has_decided(plain):
+    f = compile_grad(plain)
+    for x in ([1.0, 0.5, 0.3], [0.6, -0.5, 0.3], [-1.0, -0.5, 0.0], [5.0, 6.0, 5.0], [0.2, 0.1, 0.5], [0.6, -0.5, 0.3]):
+        point = np.array(x)
+        value, gradient = f.value_and_grad(point)
+        assert value == pytest.approx(plain(point), abs=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, (point,)), rtol=1e-5, atol=1e-7)
+    assert not f.stats.live

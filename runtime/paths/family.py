@@ -15,6 +15,7 @@ bit. Every path that answers has had all of its own guards checked; one that is 
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -116,46 +117,41 @@ def apart(path: Path, other: Path) -> Reason | None:
     return None
 
 
-def possible(path: Path, other: Path, guard: int) -> bool:
-    """Whether *path* can hold where *guard* of *other* has failed."""
-    held = range(guard)  # guards are checked in order
-    for mine, (question, answer, index) in zip(path.questions, other.questions, strict=False):
-        if mine[0] != question:
-            return True  # not the same function of its answers: nothing can be told
-        if mine[1] != answer:
-            return index not in held  # they part here: at what failed, or at something that was not checked
-        if index == guard:
-            return False  # both need the answer that was not given
-    return True
-
-
 def successors(paths: Sequence[Path]) -> list[list[int]]:
     """For each path and guard that fails, the position of the path to try next (-1: none).
 
     The answers of the paths form a tree, a node for each question that was asked after the same answers.  The successor
-    is the busiest path that gave the next one of the answers known at that node, in turn.
+    is the busiest path that gave the next one of the answers known there, in turn.  After these come paths that were
+    asked something else there, and those that were before (for all iterations of a loop at once, or beside a branch
+    both of whose arms run), of which nothing can be told.
     """
     result = [[-1] * len(path.guards) for path in paths]
-    edges: dict[tuple[int, Any], tuple[int, int]] = {}  # (node, answer): the node it leads to, its place at the first
-    firsts: list[list[int]] = [[]]  # for each node and answer there, the first path that gave it
+    edges: dict[tuple[int, Any], int] = {}  # (node, answer): the node it leads to
+    firsts: list[dict[Any, list[int]]] = [{}]  # for each node, by question: the first paths that gave its answers
+    above: list[tuple[int, Any]] = [(0, None)]  # for each node, that before it, and its question
+    leads = [0]  # for each node, the first path that came there
     steps: list[tuple[int, int, int, int]] = []
     for k, path in sorted(enumerate(paths), key=lambda item: -int(item[1].counts[0])):
         node = 0
         for question, answer, guard in path.questions:
             key = (node, (question, answer))
             if key not in edges:
-                edges[key] = (len(firsts), len(firsts[node]))
-                firsts[node].append(k)
-                firsts.append([])
-            steps.append((k, guard, node, edges[key][1]))
-            node = edges[key][0]
-        firsts[node].append(k)  # asks no more
-    for k, guard, node, place in steps:
-        if len(firsts[node]) > 1:
-            result[k][guard] = firsts[node][(place + 1) % len(firsts[node])]
-        else:  # a path that was asked something else before (a question for all iterations of a loop)
-            others = (j for j, path in enumerate(paths) if j != k and possible(path, paths[k], guard))
-            result[k][guard] = next(others, -1)
+                edges[key] = len(firsts)
+                firsts[node].setdefault(question, []).append(k)
+                firsts.append({})
+                above.append((node, question))
+                leads.append(k)
+            steps.append((k, guard, node, edges[key]))
+            node = edges[key]
+        firsts[node].setdefault(None, []).append(k)  # asks no more
+    others: list[list[int]] = [[]]  # for each node, paths that were asked something else before
+    for before, question in above[1:]:
+        elsewhere = [found[0] for known, found in firsts[before].items() if known != question]
+        others.append([*others[before], *elsewhere])
+    for k, guard, node, child in steps:
+        ring = [*itertools.chain(*firsts[node].values()), *others[node]]
+        place = ring.index(leads[child]) + 1
+        result[k][guard] = ring[place % len(ring)] if len(ring) > 1 else -1
     return result
 
 

@@ -78,12 +78,12 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
         with building(recorder):
             _take_out(parts)
             found, flags = make_loop(parts, conditions)
-            done = all(recorder.holds(flag, conditions) for flag in flags)
+            done = all(recorder.holds(flag, conditions) for flag, _ in flags)
             if not done:
                 return Refusal.LOOP_ANSWERS(site=asked[0].site if asked else marked.site)
             found.told = (told, line) if found.asks else None
-            answers = b"".join([guard.answer for guard in asked])
-            for flag in flags:
+            for flag, held in flags:
+                answers = b"".join([asked[k].answer for k in held if k < len(asked)])  # (one may be a premise)
                 recorder.add_guard(Guard(flag, np.True_, "bool", line, len(recorder.nodes), told, answers))
     finally:
         recorder.site_override = site

@@ -40,7 +40,11 @@ class Outputs:
         self.inits.append(init)
 
 
-def make_loop(parts: Cut, conditions: Sequence[Atom]) -> tuple[LoopResults, list[Atom]]:
+#: that some conditions have held in all iterations; the numbers of these
+Flag = tuple[Atom, list[int]]
+
+
+def make_loop(parts: Cut, conditions: Sequence[Atom]) -> tuple[LoopResults, list[Flag]]:
     """The results of the loop, and flags that the *conditions* have held in all of its iterations."""
     wanted, marked = parts.wanted, parts.marked
     body = IterationBody(parts)
@@ -100,9 +104,9 @@ class _NodeMaker:
         self.out = Outputs()
         with building(body.lines):
             self.asked = [body.atom(condition) for condition in conditions]
-        self.flags: list[Atom] = []
+        self.flags: list[Flag] = []
 
-    def make(self) -> tuple[LoopResults, list[Atom]]:
+    def make(self) -> tuple[LoopResults, list[Flag]]:
         body, wanted, out = self.body, self.wanted, self.out
         for symbol, var in body.carries.items():
             out.carry(var, body.ended(wanted.ends[symbol], symbol.aval), body.starts[symbol])
@@ -119,7 +123,7 @@ class _NodeMaker:
         held = self._held() if self.asked and not wanted.stops else None
         finals, taken, stacked = self._whole() or self._node(go_on)
         if held is not None:
-            self.flags.append(finals[held])
+            self.flags.append((finals[held[0]], held[1]))
         found = self._found(finals, stacked)
         count = body.length + body.before
         for w, places in stacks.items():
@@ -153,26 +157,26 @@ class _NodeMaker:
                 found = F.logical_and(found, other)
             return broadcast_to(found, ()) if isinstance(found, Lit) else found
 
-    def _held(self) -> int | None:
-        """Where the flag is, among the carries, that what no array operation tells has held; None where there is no
-        such flag."""
-        left, marked = list(self.asked), self.body.marked
+    def _held(self) -> tuple[int, list[int]] | None:
+        """(where the flag is, among the carries, that those conditions have held of which no array operation tells;
+        the numbers of these); None where there is no such flag."""
+        left, marked = list(range(len(self.asked))), self.body.marked
         if marked.length is not None and not marked.length.slopes:
             whole = self.body.whole(set(self.out.inputs))
-            left = [x for x in left if not whole.possible(x)]
-            for condition in self.asked:
-                if condition not in left:
+            left = [k for k in left if not whole.possible(self.asked[k])]
+            for k, condition in enumerate(self.asked):
+                if k not in left:
                     x, stacked = whole.of(condition)
-                    self.flags.append(reduce("all", x, tuple(range(x.aval.ndim))) if stacked else x)
+                    self.flags.append((reduce("all", x, tuple(range(x.aval.ndim))) if stacked else x, [k]))
         if not left:
             return None
         flag = Var(Aval(BOOL, ()))
         held: Atom = flag
         with building(self.body.lines):
-            for condition in left:
-                held = F.logical_and(held, condition)
+            for k in left:
+                held = F.logical_and(held, self.asked[k])
         self.out.carry(flag, held, structural(True, BOOL))
-        return len(self.out.inputs) - 1
+        return len(self.out.inputs) - 1, left
 
     # ---- the node --------------------------------------------------------------------------------------------------
 

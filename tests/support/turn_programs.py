@@ -1,0 +1,87 @@
+"""Random programs whose loops branch, stop and count by what is asked of arguments and of values of the loop.  Called
+in turns with arguments that go other ways they give what plain Python gives, and after some rounds nothing is recorded.
+
+``python turn_programs.py FIRST COUNT`` runs seeds and prints those that fail."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import numpy as np
+from with_source import code_of
+
+from tracegrad import compile_grad
+from tracegrad.tracer.ir.settings import optimiser
+
+POINTS = np.array([
+    [1.0, 0.5, 0.3, 0.2], [-1.0, 0.5, -0.3, 0.2], [0.6, -0.5, 0.3, -0.2], [-0.4, -0.5, -0.3, -0.2], [0.1, 0.9, 0.2, 0.8]
+])  # fmt: skip
+ROUNDS = 5  # of which the last two record nothing
+
+STARTS = ("x * 1.0", "np.zeros(4)", "x", "w[0]", "np.ones(4)", "w[0] * 1j", "np.zeros(4, complex)")
+LENGTHS = (1, 3, 8, 20)
+ARMS = (
+    "h = h * 0.5", "h = np.linalg.solve(np.eye(4) + 0.1 * w, h)", "h = h + w[1]", "log.append(i); h = h + 0.1",
+    "h = h[::-1] * 1.0", "s = s + 'a'; h = h * 0.9", "k = k + 1; h = h - 0.1", "h = np.where(abs(h) > 0.2, h, 0.1 * h)",
+    "pass", "h = helper(h)", "h = np.roll(h, k)", "m = max(m, float(len(log)))", "h = np.concatenate([h[1:], h[:1]])",
+)  # fmt: skip
+CONDITIONS = (
+    "h.real.sum() > 0", "abs(h[0]) > abs(h[1])", "x[i % 4] > 0", "np.any(h.real > 1)", "int(x[0] * 2) % 2 == 0",
+    "i % 3 == 0 and h[2].real > 0", "len(log) < 3 and x[1] > 0", "k < 5 or h[3].real > 0", "np.argmax(x) == 1",
+    "abs(h[0]) < 0.5", "x[2] > x[3]",
+)  # fmt: skip
+BODIES = (
+    "if {c}:\n  {a}\nelse:\n  {b}", "if {c}:\n  {a}", "{a}\nif {c}:\n  {b}\n  break",
+    "if {c}:\n  {a}\nelif {d}:\n  {b}\nelse:\n  h = h * 0.8", "t = 'up' if {c} else 'down'\nh = h * RATE[t]",
+    "h = h * RATE[k % 2]\nif {c}:\n  k = k + 1", "while ({c}) and k < 30:\n  k = k + 1\n  h = h * 0.7 - 0.01",
+    "while k < 30 and ({c}):\n  k += 2\n  h = h * 0.7 - 0.01",
+    "n = 0\nwhile ({c}) and n < 7:\n  n += 1\n  h = h * 0.8\nk += n",
+    "if {c}:\n  continue\nh = h + 0.1 * w[2]", "for j in range(3):\n  if {d}:\n    h = h * 0.9\nif {c}:\n  {a}",
+    "for j in range(k, k + 3):\n  h = h * 0.9 + 0.01 * j\n  if {c}:\n    break\nk = j",
+)  # fmt: skip
+PROGRAM = """import numpy as np
+RATE = {{"up": 0.9, "down": 1.1, 0: 0.8, 1: 1.2}}
+def helper(h):
+    return h * 1.5 if h[0].real > 0 else h * 0.5
+def f(w, x):
+    h = {start}; log = []; s = ""; k = 0; m = 0.0
+    for i in range({length}):
+        {body}
+    return np.sum(abs(h) * w[0]) + len(log) + len(s) + k + m
+"""
+
+
+def text(seed: int) -> str:
+    """The program of a seed."""
+    draw = random.Random(seed)
+    a, b, c, d = [*draw.choices(ARMS, k=2), *draw.choices(CONDITIONS, k=2)]
+    body = draw.choice(BODIES).format(a=a, b=b, c=c, d=d).replace("\n", "\n        ")
+    return PROGRAM.format(start=draw.choice(STARTS), length=draw.choice(LENGTHS), body=body)
+
+
+def failure(seed: int) -> str:
+    """What the program of a seed does otherwise than Python; empty where that is nothing."""
+    module: dict[str, Any] = {"__name__": f"turns_{seed}"}
+    exec(code_of(text(seed), f"turns {seed}"), module)
+    w = np.random.default_rng(seed).random((4, 4)) * 0.5
+    expected = [module["f"](w, x) for x in POINTS]
+    f, recorded = compile_grad(module["f"]), []
+    for _ in range(ROUNDS):
+        for x, value in zip(POINTS, expected, strict=True):
+            found, _ = f.value_and_grad(w, x)
+            if not np.allclose(found, value, rtol=1e-9, atol=1e-9):
+                return f"{found} in place of {value}"
+        recorded.append(f.stats.traces)
+    if f.stats.live:
+        return f.stats.live
+    return "" if recorded[-1] == recorded[2] else f"recorded {recorded} times"
+
+
+if __name__ == "__main__":
+    optimiser.level = 0
+    first, count = map(int, sys.argv[1:3])
+    for seed in range(first, first + count):
+        if said := failure(seed):
+            print(seed, said, flush=True)

@@ -21,6 +21,7 @@ from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import argument_records, bind_graph, launched
 from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, Call
+from ..record.known_programs import value_keys
 from ..record.recording import Recording
 from ..record.trees import Source, make_function
 from ..stats import PathStats
@@ -133,7 +134,8 @@ def make_path(recording: Recording, program: Program | None, bound: Callable[...
     """The path of *recording*, whose kernel *bound* counts its runs in *counts*."""
     guards = [*recording.graph.guards, *recording.numbers]
     order = sorted(enumerate(guards), key=lambda item: item[1].position)
-    questions = [((g.kind, g.site, bool(g.answers)), g.answer, index) for index, g in order]
+    asked = value_keys(recording.graph, [g.atom for g in guards])
+    questions = [((g.kind, g.site, asked[index]), g.answer, index) for index, g in order]
     return Path(recording, program, bound, [b""] * len(recording.numbers), counts, guards, questions)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.graph import Atom, Graph, Lit, Node, Pair
+from ...tracer.ir.graph import Atom, Graph, Lit, Node, Pair, live_nodes
 from ...tracer.record.recorder import Recorder
 from ..recent import Recent
 from .recording import Recording
@@ -90,3 +90,14 @@ def _parameter(value: Any) -> Hashable:
     if isinstance(value, tuple | list):
         return tuple(map(_parameter, value))
     return value  # type: ignore[no-any-return]
+
+
+def value_keys(graph: Graph, atoms: Sequence[Atom]) -> list[int]:
+    """A number for each of *atoms*, values of *graph*: it is the same for values that the same operations make of the
+    same inputs, also in another graph of the same function."""
+    numbers: dict[Any, int] = {var: k for k, var in enumerate((*graph.inputs, *[var for var, _ in graph.consts]))}
+    for node in live_nodes(graph.nodes, atoms):
+        made = node.prim.name, *[_name(x, numbers) for x in node.inputs], *map(_parameter, node.params.values())
+        for k, var in enumerate(node.outs):
+            numbers[var] = hash((made, k))
+    return [hash(_name(x, numbers)) for x in atoms]

@@ -146,8 +146,9 @@ def successors(paths: Sequence[Path]) -> list[list[int]]:
         firsts[node].setdefault(None, []).append(k)  # asks no more
     others: list[list[int]] = [[]]  # for each node, paths that were asked something else before
     for before, question in above[1:]:
-        elsewhere = [found[0] for known, found in firsts[before].items() if known != question]
-        others.append([*others[before], *elsewhere])
+        groups = list(firsts[before])
+        place = groups.index(question) + 1
+        others.append([*[firsts[before][x][0] for x in (*groups[place:], *groups[: place - 1])], *others[before]])
     for k, guard, node, child in steps:
         ring = [*itertools.chain(*firsts[node].values()), *others[node]]
         place = ring.index(leads[child]) + 1

@@ -199,28 +199,22 @@ class Dispatcher:
         if live is not None:
             answer = self._by_another_run(endpoint, call, known)
             return self._run_live(endpoint, call, live) if answer is MISS else answer
-        variant, arrays = next(self._holding(call, known), (None, ()))
-        answer, reason = self._replay(endpoint, call, variant, arrays)
-        if answer is MISS and variant is not None:
-            answer = self._by_another_log(endpoint, call, known, variant)
-        elif answer is MISS and known:
-            reason = "the outside state that the function reads has changed"
-        if answer is not MISS:
-            return answer
-        answer = self._by_log(endpoint, call, known, variant, reason)
-        if answer is not MISS:
-            return answer
-        return self._by_python(endpoint, call, reason)
+        answer, reason = self._replay(endpoint, call, known)
+        if answer is MISS:
+            answer = self._by_log(endpoint, call, known, reason)
+        return self._by_python(endpoint, call, reason) if answer is MISS else answer
 
-    def _replay(
-        self, endpoint: Endpoint, call: Call, variant: Variant | None, arrays: Sequence[Any]
-    ) -> tuple[Any, str]:
-        """The answer by what is known of calls in the state of *variant*, or MISS and why a recording is needed."""
+    def _replay(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, str]:
+        """The answer by what is known of such calls, or MISS and why a recording is needed.  Another way through the
+        branches has read other places, all of which may be as they were, too."""
         reason = ""
-        if variant is not None:
-            answer, reason = self._try_families(endpoint, call, variant, arrays)
+        for variant, arrays in self._holding(call, known):
+            answer, why = self._try_families(endpoint, call, variant, arrays)
             if answer is not MISS:
                 return answer, ""
+            reason = reason or why
+        if known and not reason:
+            reason = "the outside state that the function reads has changed"
         return self._derived(endpoint, call), reason
 
     def _derived(self, endpoint: Endpoint, call: Call) -> Any:
@@ -237,28 +231,35 @@ class Dispatcher:
             if arrays is not None:
                 yield variant, arrays
 
-    def _by_another_log(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], but: Variant
-    ) -> Any:  # fmt: skip
-        """The answer by a variant other than *but*: another way through the branches has read other places, all of
-        which may be as they were, too."""
-        for variant, arrays in self._holding(call, [other for other in known if other is not but]):
-            answer, _ = self._try_families(endpoint, call, variant, arrays)
-            if answer is not MISS:
-                return answer
-        return MISS
-
-    def _by_log(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
-    ) -> Any:  # fmt: skip
+    def _by_log(self, endpoint: Endpoint, call: Call, known: Sequence[Variant], reason: str) -> Any:
         """The answer by a run whose log is closed, which may be replayed from now on; MISS where there is none."""
-        raise NotImplementedError
+        answer, found = self._logged(endpoint, call, known)
+        if found is None:
+            return answer
+        recording, snapshot = found.recording, found.snapshot
+        self.stats.traces += 1
+        self.stats.note(now_numbers(self.logged.new) if self.logged.new else reason or endpoint.integers.reason(call))
+        try:
+            self._verifies_stored(endpoint, call, recording)
+            if recording.transient is not None:
+                seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
+                if seen > MAX_TRANSIENT:  # another state in each call, as it seems
+                    return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
+            mine = next((v for v in known if found.joined is not None and v.reads is found.joined), None)
+            if mine is None:
+                mine = self._variant(endpoint, call, Variant(snapshot, reads=found.reads))
+            else:
+                with self.lock:
+                    mine.snapshot, mine.reads = snapshot, found.reads
+            return self._keep(endpoint, call, mine, recording)
+        finally:
+            snapshot.release()
 
     def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
         """As ``_by_log``, of a call like one that Python has answered: what made it do so may have been done once."""
         if self.logged is None or not self.logged.may_close(call):
             return MISS
-        answer = self._by_log(endpoint, call, known, None, "what the first call did is not done again")
+        answer = self._by_log(endpoint, call, known, "what the first call did is not done again")
         if answer is not MISS:
             with self.lock:
                 endpoint.live.pop(call.key, None)
@@ -407,6 +408,13 @@ class Dispatcher:
         """Let go of a run that has had no effects yet, and is made again."""
         if recording.drawn is not None:
             recording.drawn.undo()
+
+    def _logged(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, Any]:
+        """(the answer, or MISS; None), or what a run of converted code gives (``LoggedRecording``), second."""
+        raise NotImplementedError
+
+    def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> None:
+        """Compare *recording* with what has answered such calls from disk."""
 
     def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
         """Keep a path on disk, if it can be."""
@@ -579,54 +587,28 @@ class FunctionDispatcher(Dispatcher):
         """The answer to a recorded call that must not be replayed, for these *reasons*."""
         return self._go_live(endpoint, call, found, Live(listed([*found.changes, *reasons])))
 
-    def _by_log(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
-    ) -> Any:  # fmt: skip
+    def _logged(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, Any]:
         alike = [v for v, _ in self._holding(call, known) if v.reads is not None]
         others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
-        found = self._logged(endpoint, call, others, paths)
-        if isinstance(found, MetTensorsError):
-            return self._meets_tensors(endpoint, call)
-        if isinstance(found, Live):
-            return self._plainly(endpoint, call, found)
-        if found is None:
-            there = self.logged.found
-            return MISS if there is None else self._finds(endpoint, call, there)
-        if type(found) is Options:
-            return found
-        recording, snapshot = found.recording, found.snapshot
-        self.stats.traces += 1
-        if self.logged.new:
-            reason = now_numbers(self.logged.new)
-        self.stats.note(reason or endpoint.integers.reason(call))
+        found: Any = None
+        live: Live | None = None
         try:
-            self._verifies_stored(endpoint, call, recording)
-            if recording.transient is not None:
-                seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
-                if seen > MAX_TRANSIENT:  # another state in each call, as it seems
-                    return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
-            mine = next((v for v in known if found.joined is not None and v.reads is found.joined), None)
-            if mine is None:
-                mine = self._variant(endpoint, call, Variant(snapshot, reads=found.reads))
-            else:
-                with self.lock:
-                    mine.snapshot, mine.reads = snapshot, found.reads
-            return self._keep(endpoint, call, mine, recording)
-        finally:
-            snapshot.release()
-
-    def _logged(self, endpoint: Endpoint, call: Call, others: Sequence[Any] | None, paths: int) -> Any:
-        """The result of ``run_of_copy``, the error of a run that has met tensors, or how plain Python answers."""
-        try:
-            return self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
+            found = self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
         except MetTensorsError as error:
             there = TENSORS.within(error.found).items() if self.target == "cuda" else ()
             for name in [f"{error.label}{within}" for within, t in there if _on_host(t)]:
                 raise on_the_host(name) from None
-            return error.with_traceback(None)
+            found = error.with_traceback(None)
         except OnlyPythonError as error:
             error.done = False
-            return self._without_recording(endpoint, call, error)
+            live = self._without_recording(endpoint, call, error)
+        if live is not None:
+            return self._plainly(endpoint, call, live), None
+        if isinstance(found, MetTensorsError):
+            return self._meets_tensors(endpoint, call), None
+        if found is None and self.logged.found is not None:
+            return self._finds(endpoint, call, self.logged.found), None
+        return (found, None) if type(found) is Options else (MISS, found)
 
     def _derived(self, endpoint: Endpoint, call: Call) -> Any:
         for mode, theirs, arrays in self._in_other_modes(endpoint, call):

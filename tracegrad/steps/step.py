@@ -23,7 +23,6 @@ from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import MAX_TRANSIENT, Endpoint
 from ..runtime.paths.fallback import Live
 from ..runtime.paths.family import Family, Variant
-from ..runtime.paths.int_arguments import now_numbers
 from ..runtime.paths.paths import Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.state.values import partition
@@ -118,28 +117,16 @@ class StepDispatcher(Dispatcher):
             self.logged.new_call = True
         return self.answer(endpoint, self.numbers(_keyed(call)))
 
-    def _by_log(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
-    ) -> Any:  # fmt: skip
+    def _logged(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, Any]:
         if sum(map(_is_unused, known)) > MAX_TRANSIENT:
-            return MISS
+            return MISS, None
         if self.logged is None:
             self.logged = import_module(".logged_step", __package__).LoggedStep(self.fn)  # not all calls need it
         found = self.logged.record(call, endpoint.mode, None, () if known else None, 0, self.stats.retried)
-        if type(found) is Options:
-            return found
         if found is None and self.logged.settles:
             self.stats.note("runs eagerly, since the run changes what it reads")
-            return self._eagerly(call)
-        if found is None:
-            return MISS
-        self.stats.traces += 1
-        self.stats.note(now_numbers(self.logged.new) if self.logged.new else reason or endpoint.integers.reason(call))
-        try:
-            new = self._variant(endpoint, call, Variant(found.snapshot))
-            return self._keep(endpoint, call, new, found.recording)
-        finally:
-            found.snapshot.release()
+            return self._eagerly(call), None
+        return (found, None) if type(found) is Options else (MISS, found)
 
     def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         why = self.unseen(call)

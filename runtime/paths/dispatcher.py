@@ -69,7 +69,6 @@ from .fallback import (
     better_plainly,
     branch_outcomes,
     in_pieces,
-    surely_in_pieces,
     tell,
     too_long,
     too_many_programs,
@@ -697,8 +696,8 @@ class FunctionDispatcher(Dispatcher):
         if live.plain:
             args, kwargs = call.arguments
             return self.fn(*args, **kwargs)
-        wanted = in_pieces if live.segments is None else surely_in_pieces
         self.stats.traces += 1
+        wanted = in_pieces if live.segments is None else lambda nodes: True  # as those before it were
         found = record_pieces(self.fn, call, endpoint.mode, self.learned, wanted)
         if isinstance(found, Recording) and self._plain_answers(endpoint, call):
             live.plain = better_plainly(found)  # from the next call on

@@ -24,7 +24,7 @@ from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
-from ...tracer.ir.graph import Atom, Node, Var, building
+from ...tracer.ir.graph import Node, Var, building
 from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Refusal
@@ -55,10 +55,9 @@ from .held_values import HeldError, refuse_held, refuse_kept
 from .known_programs import constants_as_inputs, key_of
 from .learned import Learned
 from .live_run import LiveRun
-from .outputs import data_made, flatten_result, leaf_text, packed
+from .outputs import flatten_result, leaf_text
 from .reached import Reached
 from .recording import Look, Pieces, Recording, UserRun
-from .trees import Source
 from .unwrap_tracers import (
     Holders,
     PlainKeys,
@@ -70,18 +69,13 @@ from .unwrap_tracers import (
 InPieces = Callable[[Sequence[Node]], bool]  # whether a run with these nodes is wanted in pieces
 
 
-def as_one(nodes: Sequence[Node]) -> bool:
-    """That no run is wanted in pieces."""
-    return False
-
-
 def record(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None = None) -> Recording:
     """Run *fn* on traced arguments, for this call alone: nothing but its kernel is kept.  *look*: the recording is to
     be looked at, and not to be run.
 
     Raises:
         Retry: the run is to be made again; nothing has been done outside."""
-    found = record_pieces(fn, call, mode, learned, as_one, look)
+    found = record_pieces(fn, call, mode, learned, lambda nodes: False, look)
     assert isinstance(found, Recording)
     return found
 
@@ -192,21 +186,12 @@ def _record(
 
 
 def _alike(fn: Callable[..., Any], out: Any, mode: Mode, call: Call, begun: Beginning) -> Hashable | None:
-    """The key that this run shares with others that have the same program; None where that is not known."""
-    recorder, texts, roots = begun.recorder, list[str](), list[Atom]()
-    if call.device is not None:
+    """The key that this run shares with others that have the same program; None where that is not known, as of results
+    that are more than a loss."""
+    if call.device is not None or mode.kind == VALUE or mode.has_aux:
         return None
-    aux = out
-    if mode.kind != VALUE:
-        out, aux = split_aux(fn, out) if mode.has_aux else (out, None)
-        roots += loss_of(fn, out, mode)
-    if mode.kind == VALUE or mode.has_aux:
-        text, statics = packed(aux, Source("o"), roots, None, data_made, recorder.caller.given)
-        if statics:
-            return None
-        texts.append(text)
-    consts = [var for var, _ in recorder.consts]
-    return key_of(recorder, consts, roots, call.key, mode, *texts)
+    consts = [var for var, _ in begun.recorder.consts]
+    return key_of(begun.recorder, consts, loss_of(fn, out, mode), call.key, mode)
 
 
 def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning, code: Reached) -> Any:
@@ -315,19 +300,21 @@ def _own_words() -> Iterator[None]:
 
 
 def traced_argument(
-    integers: Integers, leaf: Any, kind: str, name: str, place: int
-) -> tuple[Var, TracedArray | TracedInt]:  # fmt: skip
-    """(the input of the recording for an argument *leaf* of this *kind*, which is data; what the run gets for it)."""
+    integers: Integers, leaf: Any, kind: str, name: str, place: int, add_input: Callable[..., Var] | None = None
+) -> tuple[Var, Any]:  # fmt: skip
+    """(the input of the recording for an argument *leaf* of this *kind*, which is data; what the run gets for it: a
+    traced array or int).  *add_input*: as of the recorder, which does it otherwise."""
     text, recorder = f"the argument `{name}`", integers.recorder
+    add_input = add_input or recorder.add_input
     if kind == INTEGER:
-        made = recorder.add_input(float(leaf), text, weak=True)  # as the launcher takes an int
+        made = add_input(float(leaf), text, weak=True)  # as the launcher takes an int
         return made, integers.stand_in(made, leaf, place)
     if kind == COMPLEX_DATA:
-        made = recorder.add_input(lanes_of(leaf), text)
+        made = add_input(lanes_of(leaf), text)
         with building(recorder):
             whole = complex_of(made, getattr(leaf, "dtype", WIDE), weak=type(leaf) is complex)
         return made, TracedArray(whole, recorder, owner=None if isinstance(leaf, (complex, np.generic)) else text)
-    made = recorder.add_input(leaf, text, weak=kind == FLOAT)
+    made = add_input(leaf, text, weak=kind == FLOAT)
     # `x += 1` on a scalar makes a new one
     return made, TracedArray(made, recorder, owner=text if kind == ARRAY else None)
 

@@ -16,7 +16,6 @@ import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
@@ -229,9 +228,7 @@ class Settled:
     def _closure(self, fn: types.FunctionType, depth: int) -> None:
         """Settle the values that a function made by the run holds."""
         for cell in fn.__closure__ or ():
-            with suppress(ValueError):  # an empty one
-                if (new := self(cell.cell_contents, depth)) is not cell.cell_contents:
-                    cell.cell_contents = new
+            self(cell, depth)
         if (defaults := self(fn.__defaults__, depth)) is not fn.__defaults__:
             fn.__defaults__ = defaults
         self(fn.__kwdefaults__, depth)

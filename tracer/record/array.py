@@ -36,7 +36,7 @@ from ..ops.shape import reshape, slice_axis
 from .buffers import LaneStep, ReshapeStep, Storage, TransposeStep, ViewStep, put_through
 from .plain_values import array_refusal, called_by_name, check_number_allowed
 from .recorder import Recorder, current_recorder
-from .shown_text import PRINT, Shown, Texts
+from .shown_text import PRINT, Shown, Texts, shows_text
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
 UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {}  # (np.add, "reduce") -> function(ufunc, *arguments)
@@ -376,15 +376,6 @@ class TracedArray(metaclass=_StandIn):
             raise TypeError("iteration over a 0-d array")
         return map(self.__getitem__, range(self.shape[0]))
 
-    def __repr__(self) -> str:
-        return self._text(sys._getframe(1), "repr")
-
-    def __str__(self) -> str:
-        return self._text(sys._getframe(1), "str")
-
-    def __format__(self, spec: str) -> str:
-        return self._text(sys._getframe(1), "format", spec)
-
     def _text(self, frame: FrameType, how: str, spec: str = "") -> str:
         """The text that *frame* asks for, by ``repr``, ``str`` or a format: a mark where only the outside will see it,
         else that of the value in this run, with a guard."""
@@ -667,6 +658,7 @@ class TracedArray(metaclass=_StandIn):
         return self.__copy__()
 
 
+shows_text(TracedArray)
 _UNCERTAIN = (
     "this {} through a reshape of an array that may lie in memory in another order than C, and {}: whether NumPy makes "
     "a view or a copy "

@@ -16,7 +16,6 @@ recording and makes another in which that int is compared by value.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from threading import get_ident
 from types import FrameType
@@ -35,7 +34,7 @@ from ..ops.shape import reshape
 from .array import UFUNCS, TracedArray, shown_to, wrap
 from .recorder import Recorder, current_recorder
 from .retry import Options, Retry
-from .shown_text import Shown
+from .shown_text import Shown, shows_text
 
 Place = int | str  # of an int: the number of a leaf, the label of a part of the outside state
 LIMITS = (2**16, 2**31)  # of the magnitudes of inputs
@@ -292,15 +291,6 @@ class TracedInt:
     def __reduce_ex__(self, protocol: Any) -> Any:
         return (int, (self.asked(),))
 
-    def __repr__(self) -> str:
-        return self._text(sys._getframe(1), "repr")
-
-    def __str__(self) -> str:
-        return self._text(sys._getframe(1), "str")
-
-    def __format__(self, spec: str) -> str:
-        return self._text(sys._getframe(1), "format", spec)
-
     def _text(self, frame: FrameType, how: str, spec: str = "") -> str:
         recorder = self.recorder
         if current_recorder() is recorder and (texts := shown_to(recorder, frame)) is not None:
@@ -508,4 +498,5 @@ _TO_FLOAT = frozenset((
     np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.tanh,
     np.sinh, np.cosh, np.arctan, np.arcsin, np.arccos, np.arcsinh, np.deg2rad, np.rad2deg, np.radians, np.degrees,
 ))  # fmt: skip
+shows_text(TracedInt)
 operators(TracedInt, "add sub mul truediv floordiv mod divmod and or xor lshift rshift matmul".split(), _COMPARISONS)

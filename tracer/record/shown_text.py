@@ -8,6 +8,7 @@ there.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,6 +38,14 @@ class Shown:
         if self.how == "%":
             return f"%{self.spec}" % value
         return format(value, self.spec) if self.how == "format" else repr(value) if self.how == "repr" else str(value)
+
+
+def shows_text(kind: Any) -> None:
+    """Let the text of an object of this class be what its ``_text`` gives the frame that asks: by ``repr``, ``str`` or
+    a format."""
+    kind.__repr__ = lambda self: self._text(sys._getframe(1), "repr")
+    kind.__str__ = lambda self: self._text(sys._getframe(1), "str")
+    kind.__format__ = lambda self, spec: self._text(sys._getframe(1), "format", spec)
 
 
 @dataclass(slots=True)

@@ -346,6 +346,18 @@ def test_kernels_check_guards_before_they_go_on():
     assert "2 of 2 guards are checked before other loops run" in f.explain(*points[0], level="all")
 
 
+def doubled(z, s):
+    return z * 2 if s > 0 else np.complex128(z * 2)
+
+
+def test_each_branch_gives_a_number_of_its_own_class():
+    compiled = compile_grad(doubled)
+    for s in (1.0, 1.0, -1.0, -1.0, 1.0, -1.0, 1.0, -1.0):
+        found, expected = compiled(1 + 2j, s), doubled(1 + 2j, s)
+        assert type(found) is type(expected) and found == expected
+    assert compiled.stats.live == ""
+
+
 GRAPH = """
 graph(a:f64[40], b:f64[40]) {
   c:f64[] = reduce_sum[axes=(0,)] a

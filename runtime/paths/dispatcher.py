@@ -185,7 +185,7 @@ class Dispatcher:
             self._follow(call, found)
             if found.ints is not None and call.by_value is not None:
                 with self.lock:
-                    endpoint.integers.refuse(call, found.ints, found.raised)
+                    endpoint.integers.refuse(call, found.ints)
                 call = call.by_value
         why = Refusal.REPLAY_RESTARTS(count=MAX_RUNS, what=found.note)
         return self._unrecorded(endpoint, call.by_value or call, (why,))

@@ -54,14 +54,11 @@ def limit_of(value: int) -> int:
     return next((limit for limit in LIMITS if -limit <= value <= limit), 0)
 
 
-def by_value(asked: Mapping[Place, Site | None], raised: bool = False, names: Sequence[str] = ()) -> Options:
+def by_value(asked: Mapping[Place, Site | None], names: Sequence[str] = ()) -> Options:
     """Ints that can't be numbers of the run: those that are *asked* for (a leaf by its number, one of the outside state
-    by its label), or all arguments.  *raised*: the function has raised an exception, which may be its own; *names*: of
-    the leaves."""
+    by its label), or all arguments.  *names*: of the leaves."""
     note = "ints that vary are compared by value: another program, or an error, came of them as numbers"
-    if raised:
-        note = "an exception: the call is made again with ints by value"
-    elif asked:
+    if asked:
         told = {names[k] if type(k) is int else k: site for k, site in asked.items()}
         parts = [
             f"the value of `{k}` is asked for at {v}" if v else f"`{k}` is compared by value" for k, v in told.items()
@@ -69,15 +66,14 @@ def by_value(asked: Mapping[Place, Site | None], raised: bool = False, names: Se
         note = "; ".join(parts)
     outside = frozenset(place for place in asked if type(place) is str)
     arguments = {place: site for place, site in asked.items() if type(place) is int}
-    return Options(note, contents=outside, ints=arguments if arguments or not outside else None, raised=raised)
+    return Options(note, contents=outside, ints=arguments if arguments or not outside else None)
 
 
 class Integers:
     """The ints of one recording that are numbers of the run.
 
     ``places``: theirs.  ``names``: of the leaves of the call.  ``asked``: those whose values were asked for, with the
-    user's line.  ``made``: what was computed from them.  ``kept``: whether the run has changed objects of the user's,
-    so that it must not be run again; ``has_items``: whether some are elements of arrays."""
+    user's line.  ``made``: what was computed from them.  ``has_items``: whether some are elements of arrays."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -85,7 +81,6 @@ class Integers:
         self.names: Sequence[str] = ()
         self.asked: dict[Place, Site | None] = {}
         self.made: list[Var] = []
-        self.kept = False
         self.has_items = False
 
     def stand_in(self, var: Var, value: int, place: Place) -> TracedInt:
@@ -110,12 +105,10 @@ class Integers:
         self.has_items = True
         return TracedInt(self, made, *bounds, frozenset((ITEMS,)), False)
 
-    def refuse(self, drop: bool = False, raised: bool = False) -> None:
-        """Have the recording dropped if a value was asked for; or, with arguments among the ints, if it is to *drop*,
-        or has *raised*."""
-        arguments = (drop or raised) and any(type(place) is int for place in self.places)
-        if (self.asked or arguments) and not self.kept:
-            raise Retry(by_value(self.asked, raised, self.names))
+    def refuse(self) -> None:
+        """Have the recording dropped if a value was asked for."""
+        if self.asked:
+            raise Retry(by_value(self.asked, self.names))
 
     def raised(self) -> None:
         """Have elements of arrays compared by value where the run has raised an exception: C code may want ints."""

@@ -76,23 +76,8 @@ class Texts:
         parts = _MARK.split(text)
         return [self.shown[int(part)] if k % 2 else part for k, part in enumerate(parts)]
 
-    def written(self, text: str, number: Callable[[Any], Any]) -> str:
-        """*text* with values in place of the traced arrays in it."""
-        if not self.shown or "<traced" not in text:
-            return text
-        return "".join([p if isinstance(p, str) else p.write(number(p.value)) for p in self.pieces(text)])
-
     def print_bodies(self) -> None:
         """Print what the bodies of loops, branches and rules print, which run once for all that they stand for."""
         for one in self.in_bodies:
             if one is not None:
                 print(one.text, end=one.end, flush=one.flush, file=one.file)
-
-    def print(self, number: Callable[[Any], Any]) -> None:
-        """Print all that has been kept; *number* gives the value of a traced array."""
-        kept, self.printed = self.printed, []
-        for one in kept:
-            if not isinstance(one, Printed):
-                one.give(number)
-                continue
-            print(self.written(one.text, number), end=one.end, flush=one.flush, file=one.file)

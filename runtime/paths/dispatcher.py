@@ -449,15 +449,25 @@ class Dispatcher:
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         """The answer to a recorded call whose own path misses."""
-        raise NotImplementedError
+        return self._instead(call, recording)
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         """The answer to a call whose Python runs each time."""
-        raise NotImplementedError
+        return self._plain(call)
 
     def _run_once(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         """The answer to a recorded call of that kind."""
-        raise NotImplementedError
+        return self._instead(call, found)
+
+    def _instead(self, call: Call, recording: Any) -> Any:
+        """The answer of plain Python to a call whose *recording* is not kept."""
+        self._drop(recording)
+        recording.release()
+        return self._plain(call)
+
+    def _plain(self, call: Call) -> Any:
+        args, kwargs = call.arguments
+        return self.fn(*args, **kwargs)
 
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
         """The answer to a call that can't be recorded for replay, by these *reasons* and those of its plan."""
@@ -551,7 +561,7 @@ class FunctionDispatcher(Dispatcher):
         if live is not None:
             return self._plainly(endpoint, call, live)
         self.stats.note(reason or endpoint.integers.reason(call))
-        return self._not_kept(endpoint, call, found, self.unseen(call))
+        return self._go_live(endpoint, call, found, Live(listed([*found.changes, *self.unseen(call)])))
 
     def _is_unseen(self) -> bool:
         """Whether the function's own code has no source: then values are what plain Python gives."""
@@ -581,10 +591,6 @@ class FunctionDispatcher(Dispatcher):
                 endpoint.live.keep(call.key, live)
             self.stats.live = live.why
         return self._run_live(endpoint, call, live)
-
-    def _not_kept(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, reasons: Sequence[Reason]) -> Any:
-        """The answer to a recorded call that must not be replayed, for these *reasons*."""
-        return self._go_live(endpoint, call, found, Live(listed([*found.changes, *reasons])))
 
     def _logged(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, Any]:
         alike = [v for v, _ in self._holding(call, known) if v.reads is not None]
@@ -625,18 +631,13 @@ class FunctionDispatcher(Dispatcher):
     def _in_other_modes(self, endpoint: Endpoint, call: Call) -> Iterator[tuple[Mode, Variant, Sequence[Any]]]:
         """(mode, variant, arrays of the state) for the other modes in which *call* has been recorded, those with the
         same program first."""
-        others = self._others(endpoint, call)
-        for mode, known in sorted(others, key=lambda other: not are_twins(other[0], endpoint.mode)):
-            theirs, arrays = next(self._holding(call, known), (None, ()))
-            if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
-                yield mode, theirs, arrays
-
-    def _others(self, endpoint: Endpoint, call: Call) -> list[tuple[Mode, Sequence[Variant]]]:
-        """The other modes in which *call* has been recorded, and its variants there."""
         with self.lock:
             endpoints = [other for other in self.endpoints.values() if other is not endpoint]
             found = [(other.mode, tuple(other.variants.get(call.key, ()))) for other in endpoints]
-        return [(mode, known) for mode, known in found if known]
+        for mode, known in sorted(found, key=lambda other: not are_twins(other[0], endpoint.mode)):
+            theirs, arrays = next(self._holding(call, known), (None, ()))
+            if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
+                yield mode, theirs, arrays
 
     def _inputs(self, path: Path, call: Call, arrays: Sequence[Any]) -> list[Any] | None:
         """The inputs of *path* after the arguments, if it holds for *call*."""
@@ -694,8 +695,7 @@ class FunctionDispatcher(Dispatcher):
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         if live.plain:
-            args, kwargs = call.arguments
-            return self.fn(*args, **kwargs)
+            return self._plain(call)
         self.stats.traces += 1
         wanted = in_pieces if live.segments is None else lambda nodes: True  # as those before it were
         found = record_pieces(self.fn, call, endpoint.mode, self.learned, wanted)
@@ -727,7 +727,7 @@ class FunctionDispatcher(Dispatcher):
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
         self.stats.traces += 1
         recording = record(self.fn, call, endpoint.mode, self.learned)
-        return self._not_kept(endpoint, call, recording, reasons)
+        return self._go_live(endpoint, call, recording, Live(listed([*recording.changes, *reasons])))
 
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
         if recording.bound:

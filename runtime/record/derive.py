@@ -97,7 +97,7 @@ def recording_of(
     the leaves *wrt* becomes part of that program.  *captured*: values of the inputs after the arguments.  Where it is
     not *guarded*, Python decides in each call."""
     began = time.perf_counter()
-    rolled, returned = len(recorder.guards), dict[int, int]()
+    returned = dict[int, int]()
     variables = {names[k]: run.arguments[k] for k in wrt}
     lanes = [place for place, k in enumerate(wrt) if call.kinds[k] == COMPLEX_DATA]
 
@@ -114,7 +114,6 @@ def recording_of(
     atoms, output = outputs_of(
         fn, out, mode, call, recorder, wrt, list(variables.values()), derivative, returned=returned, live=not guarded
     )
-    answers = [*run.answers, *answers_of(recorder, rolled)]
     numbers = sort_guards(recorder) if guarded else []
     alike = not guarded and not recorder.guards
     if not guarded:
@@ -147,7 +146,7 @@ def recording_of(
         graph, canonical, len(run.arguments) + len(captured), captured, output, numbers, run.names,
         capacities=tuple(recorder.capacities), notes=tuple(recorder.notes), seconds=seconds, draws=run.draws,
         effects=effects.effects, derived=run.derived, drawn=run.drawn,
-        questions=run.questions, answers=answers, holds_alike=alike,
+        questions=run.questions, holds_alike=alike,
     )  # fmt: skip
 
 
@@ -272,11 +271,6 @@ def _tell_unconnected(
     if len(apart) == len(wrt) and text not in learned.told and site is not None:
         learned.told.add(text)
         warnings.warn_explicit(text, UserWarning, site.file, site.line)
-
-
-def answers_of(recorder: Recorder, start: int = 0) -> list[tuple[str, bytes]]:
-    """The answers that Python was given by the guards from *start* on."""
-    return [(g.kind, g.answer) for g in recorder.guards[start:]]
 
 
 def _derived(recorder: Recorder, captured: Sequence[Any], arguments: int) -> DerivedInputs | None:

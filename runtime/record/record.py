@@ -48,7 +48,7 @@ from ..state.state_graph import StateNode
 from .arguments import explain_lists, positional_names
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, Call
 from .complex_data import lanes_of
-from .derive import answers_of, outputs_of, recording_of
+from .derive import outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from .effects import Effects
 from .held_values import HeldError, refuse_held, refuse_kept
@@ -60,7 +60,6 @@ from .reached import Reached
 from .recording import Look, Pieces, Recording, UserRun
 from .unwrap_tracers import (
     Holders,
-    PlainKeys,
     Settled,
     held_elsewhere,
     is_raised_by_python,
@@ -161,7 +160,7 @@ def _record(
         refuse_numbers_of_text(recorder, out)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
-        run = UserRun(inputs, answers_of(recorder))
+        run = UserRun(inputs)
         note_loops(recorder)
         begun.integers.rolled(recorder)
         wanted = call.device is None and in_pieces(recorder.nodes)
@@ -221,7 +220,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning,
         held = any(array() is not None for array in recorder.made)
         left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])
         if recorder.left.hashed:
-            out = PlainKeys(plain)(out)
+            plain.keys_in(out)
         if left:
             others = held_elsewhere([out], not wrt)
             out = plain.result(out, others)

@@ -41,7 +41,7 @@ def unpacked(content: bytes | memoryview | None) -> list[StoredPlan]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """*arrays*: the operands after the arguments, as positions among ``Key.arrays``; *contents*: bytes of such
+    """*arrays*: the operands after the arguments, as positions among those outside; *contents*: bytes of such
     arrays that have to be there.  *symbol*: the kernel in its *code*, which wants addresses for *symbols*.  *tree* is
     the user's result over those of the kernel: ``("r", k)``, ``("value", x)``,
     or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such, or ``("sparse", entries, shape,

@@ -40,13 +40,14 @@ from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ir.settings import AUTOCAST
 from ..tracer.record.array import TracedArray
+from ..tracer.record.constants import call_method
 from ..tracer.record.integers import Integers
 from ..tracer.record.recorder import Recorder
 from ..tracer.record.retry import Options, Retry
 from .device_program import has_leaves_on_host, is_given_there
 from .leaving import Leaving
 from .loop_tape import LoopTape
-from .step_arguments import arguments_of, recorder_of_tensors
+from .step_arguments import arguments_of
 from .step_autograd import derive
 from .step_finished import finished
 from .step_places import HELD, STATE_ARRAY
@@ -122,7 +123,9 @@ class LoggedStep(Logged):
                 outside.add(id(error.found))
 
     def _run_with(self, outside: set[int], there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
-        recorder = recorder_of_tensors()
+        recorder = Recorder()
+        recorder.of_tensors = recorder.repeatable = True
+        recorder.call_method = call_method
         recorder.trusts, recorder.taught = self.trusts, self.taught
         place = device("cuda", current_device()) if there else CPU
         if there:

@@ -125,7 +125,7 @@ class StepDispatcher(Dispatcher):
         found = self.logged.record(call, endpoint.mode, None, () if known else None, 0, self.stats.retried)
         if found is None and self.logged.settles:
             self.stats.note("runs eagerly, since the run changes what it reads")
-            return self._eagerly(call), None
+            return self._plain(call), None
         return (found, None) if type(found) is Options else (MISS, found)
 
     def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
@@ -133,10 +133,6 @@ class StepDispatcher(Dispatcher):
         if call.by_value is not None and not endpoint.integers.are_no_matter(call, listed(why)):
             return by_value({})
         return self._unrecorded(endpoint, call, why or [Refusal.STEP_STATES()])
-
-    def _eagerly(self, call: Call) -> Any:
-        args, kwargs = (call.by_value or call).arguments
-        return self.fn(*args, **kwargs)
 
     def _drop(self, recording: Any) -> None:
         recording.capture.undo()
@@ -184,23 +180,8 @@ class StepDispatcher(Dispatcher):
             restore_streams(before)
         return [*values, *arrays], found
 
-    def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Any, path: Path, values: Sequence[Any]) -> Any:
-        return self._instead(call, recording)
-
-    def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
-        return self._eagerly(call)
-
-    def _run_once(self, endpoint: Endpoint, call: Call, recording: Any, live: Live) -> Any:
-        return self._instead(call, recording)
-
-    def _instead(self, call: Call, recording: Any) -> Any:
-        """The answer to a call whose *recording* is not kept, by an eager run."""
-        recording.capture.undo()
-        recording.release()
-        return self._eagerly(call)
-
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
-        out = self._eagerly(call)  # which may raise what is the user's own error
+        out = self._plain(call)  # which may raise what is the user's own error
         why = listed(reasons)
         if all(reason.code is not Refusal.STEP_STATES for reason in reasons):
             with self.lock:

@@ -14,18 +14,8 @@ from ..tensors.device import CPU
 from ..tensors.hooks import at_leaf
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
-from ..tracer.record.constants import call_method
 from ..tracer.record.integers import Integers
-from ..tracer.record.recorder import Recorder
 from .step_places import LEAF
-
-
-def recorder_of_tensors() -> Recorder:
-    """A recorder for a run of eager code."""
-    recorder = Recorder()
-    recorder.of_tensors = recorder.repeatable = True
-    recorder.call_method = call_method
-    return recorder
 
 
 def arguments_of(

@@ -194,14 +194,6 @@ class TracedArray(metaclass=_StandIn):
         storage.atom = put_through(self._steps, storage.atom, value)
         storage.version += 1
 
-    def whole(self) -> TracedArray:
-        """The array of the whole buffer."""
-        result = TracedArray.__new__(TracedArray)
-        result._storage = storage = self._storage
-        result._atom, result._version, result._steps, result._uncertain = storage.atom, storage.version, (), False
-        result._recorder = self._recorder
-        return result
-
     def view(self, *given: Any, **named: Any) -> TracedArray:
         """The view of this array through a step (``ndarray.view`` where the user's code calls it)."""
         if named or len(given) != 1 or given[0] is None or isinstance(given[0], (str, type, np.dtype)):

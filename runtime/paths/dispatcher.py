@@ -270,10 +270,6 @@ class Dispatcher:
         """The reason why no run like *call* has a closed log, if one was tried."""
         return [] if self.logged is None else self.logged.why(call)
 
-    def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
-        """The answer to a call whose log is not closed."""
-        raise NotImplementedError
-
     def _variant(self, endpoint: Endpoint, call: Call, new: Variant) -> Variant:
         """The variant of *call* in the state of *new*, which becomes it if there is none."""
         with self.lock:
@@ -349,8 +345,9 @@ class Dispatcher:
             self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
             return self._by_numpy(endpoint, call, recording, path, values)
         with self.lock:
-            # a sibling that was passed over wrongly is replaced
-            endpoint.forget(variant, [p for p in variant.paths if _same_answers(p.recording, recording)])
+            answers = recording.facts, recording.premises  # a sibling that was passed over wrongly is replaced
+            alike = [p for p in variant.paths if (p.recording.facts, p.recording.premises) == answers]
+            endpoint.forget(variant, alike)
             variant.paths.insert(0, path)
             family = variant.join(path)
         self._install(endpoint, call, family)
@@ -399,27 +396,24 @@ class Dispatcher:
 
     # ---- what depends on the kind of recordings -------------------------------------------------------------------
 
-    def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The answer to a call that no slot knows."""
-        raise NotImplementedError
+    dispatch: Callable[[Endpoint, tuple[Any, ...], dict[str, Any]], Any]  # the answer to a call that no slot knows
+    #: (the answer, or MISS; None), or what a run of converted code gives (``LoggedRecording``), second
+    _logged: Callable[[Endpoint, Call, Sequence[Variant]], tuple[Any, Any]]
+    _by_python: Callable[[Endpoint, Call, str], Any]  # the answer to a call whose log is not closed
+    #: the answer to a call that can't be recorded for replay, by these reasons and those of its plan
+    _unrecorded: Callable[[Endpoint, Call, Sequence[Reason]], Any]
+    _bind: Callable[[Recording, Call], Path]
 
     def _drop(self, recording: Recording) -> None:
         """Let go of a run that has had no effects yet, and is made again."""
         if recording.drawn is not None:
             recording.drawn.undo()
 
-    def _logged(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, Any]:
-        """(the answer, or MISS; None), or what a run of converted code gives (``LoggedRecording``), second."""
-        raise NotImplementedError
-
     def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> None:
         """Compare *recording* with what has answered such calls from disk."""
 
     def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
         """Keep a path on disk, if it can be."""
-
-    def _bind(self, recording: Recording, call: Call) -> Path:
-        raise NotImplementedError
 
     def _holds(self, path: Path, call: Call, arrays: Sequence[Any]) -> bool:
         """Whether *path* may be run, as far as is known beside its guards."""
@@ -468,10 +462,6 @@ class Dispatcher:
     def _plain(self, call: Call) -> Any:
         args, kwargs = call.arguments
         return self.fn(*args, **kwargs)
-
-    def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
-        """The answer to a call that can't be recorded for replay, by these *reasons* and those of its plan."""
-        raise NotImplementedError
 
 
 class FunctionDispatcher(Dispatcher):
@@ -748,11 +738,7 @@ class FunctionDispatcher(Dispatcher):
         return self._finish(path, call, values, found, recorded=True)
 
 
-def _nothing_records() -> bool:
-    return current_recorder() is None and not TENSORS.capturing()
-
-
-AROUND.append(_nothing_records)
+AROUND.append(lambda: current_recorder() is None and not TENSORS.capturing())
 
 
 _dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
@@ -765,10 +751,6 @@ def _drop_all_slots() -> None:
 
 SETTINGS_CHANGED.append(_drop_all_slots)
 profiling.CHANGED.append(_drop_all_slots)
-
-
-def _same_answers(known: Recording, recording: Recording) -> bool:
-    return (known.facts, known.premises) == (recording.facts, recording.premises)
 
 
 def _drawn(recording: Recording, call: Call, arrays: Sequence[Any]) -> tuple[Sequence[Any] | None, Callable[[], None]]:

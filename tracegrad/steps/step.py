@@ -118,7 +118,8 @@ class StepDispatcher(Dispatcher):
         return self.answer(endpoint, self.numbers(_keyed(call)))
 
     def _logged(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, Any]:
-        if sum(map(_is_unused, known)) > MAX_TRANSIENT:
+        unused = [v for v in known if all(path.counts[0] < 2 for path in v.paths)]  # none has answered a later call
+        if len(unused) > MAX_TRANSIENT:
             return MISS, None
         if self.logged is None:
             self.logged = import_module(".logged_step", __package__).LoggedStep(self.fn)  # not all calls need it
@@ -190,11 +191,6 @@ class StepDispatcher(Dispatcher):
         self.stats.live = why
         self.stats.note(why)
         return out
-
-
-def _is_unused(variant: Variant) -> bool:
-    """Whether no recording of *variant* has answered a later call."""
-    return all(path.counts[0] < 2 for path in variant.paths)
 
 
 def _keyed(call: Call) -> Call:

@@ -15,7 +15,7 @@ import tracegrad
 from tracegrad import compile_grad
 from tracegrad.runtime.launch import bind
 from tracegrad.runtime.paths import family as family_module
-from tracegrad.runtime.paths.dispatcher import Dispatcher
+from tracegrad.runtime.paths.dispatcher import FunctionDispatcher
 from tracegrad.runtime.paths.family import successors
 from tracegrad.tracer.ir.refusals import Refusal
 
@@ -74,8 +74,8 @@ def launcher(request, monkeypatch):
 def descents(monkeypatch):
     """The dispatchers that calls came to."""
     seen = []
-    real = Dispatcher.dispatch
-    monkeypatch.setattr(Dispatcher, "dispatch", lambda *args: (seen.append(args[0]), real(*args))[1])
+    real = FunctionDispatcher.dispatch
+    monkeypatch.setattr(FunctionDispatcher, "dispatch", lambda *args: (seen.append(args[0]), real(*args))[1])
     return seen
 
 

@@ -124,7 +124,7 @@ class Dispatcher:
         def count() -> list[PathStats]:
             known = this()
             endpoints = () if known is None else tuple(known.endpoints.values())
-            return [found for endpoint in endpoints for found in endpoint.path_stats()]
+            return [path.stats(endpoint.mode.kind) for endpoint in endpoints for path in endpoint.paths]
 
         self.stats.count_paths = count
 

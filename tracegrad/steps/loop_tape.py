@@ -115,9 +115,7 @@ class LoopTape(LoopRows):
 
     def begin(self, value: Tensor, array: TracedArray) -> Tensor:
         """The tensor over the symbol *array* in the place of *value*."""
-        taped, found = self.open[-1], _new(Tensor)
-        found._data, found._counter, found._inference = array, value._counter, value._inference
-        self.capture.made(found)
+        taped, found = self.open[-1], self._tensor(array, value._counter, value._inference)
         if value._requires:
             found._node, found._requires = self._start(value, array, taped), True
         taped.symbols[id(found)] = found, value
@@ -183,9 +181,7 @@ class LoopTape(LoopRows):
                 return before
         if id(value) in taped.memo:
             return taped.memo[id(value)][1]
-        found = _new(Tensor)
-        found._data, found._counter, found._inference = array, [0], value._inference
-        self.capture.made(found)
+        found = self._tensor(array, [0], value._inference)
         self.capture.put(array, self.capture.device_of(raw(value)))
         taped.memo[id(value)] = value, found
         if value._requires and value._node is None:
@@ -199,11 +195,8 @@ class LoopTape(LoopRows):
         assert taped is not None
         found = []
         for array in arrays:
-            t = _new(Tensor)
-            t._data, t._counter, t._inference = array, [0], value._inference
-            self.capture.made(t)
+            found.append(self._tensor(array, [0], value._inference))
             self.capture.put(array, place)
-            found.append(t)
         if id(value) in taped.symbols:
             found[0] = taped.symbols[id(value)][1]
         elif id(value) in taped.memo:  # a name or a place has the last one
@@ -263,10 +256,14 @@ class LoopTape(LoopRows):
 
     def _stack(self, stack: Atom, value: Tensor) -> Tensor:
         """The tensor of which the loop has given the rows."""
-        whole = _new(Tensor)
-        whole._data, whole._counter = self.capture.put(wrap_array(stack), self.capture.device_of(raw(value))), [0]
-        self.capture.made(whole)
-        return whole
+        return self._tensor(self.capture.put(wrap_array(stack), self.capture.device_of(raw(value))), [0])
+
+    def _tensor(self, array: TracedArray, counter: list[int], inference: bool = False) -> Tensor:
+        """A tensor of the run over *array*."""
+        found = _new(Tensor)
+        found._data, found._counter, found._inference = array, counter, inference
+        self.capture.made(found)
+        return found
 
     def _count(self, taped: TapedIteration, iteration: Any) -> None:
         """Count the writes of all iterations that are left."""

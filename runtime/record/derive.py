@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ...codegen.derive.adjoint import vjp
-from ...codegen.derive.capacity import CAPACITY
 from ...codegen.derive.loop_adjoint import fresh
 from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.half_precision import CUDA_PRODUCTS
@@ -117,7 +116,7 @@ def recording_of(
     numbers = sort_guards(recorder) if guarded else []
     alike = not guarded and not recorder.guards
     if not guarded:
-        recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
+        recorder.drop_guards()  # Python decides all else anew
     if run.inputs is None:
         run.derived = _derived(recorder, captured, len(run.arguments))
         if run.derived is not None:

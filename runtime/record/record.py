@@ -166,8 +166,7 @@ def _record(
         wanted = call.device is None and in_pieces(recorder.nodes)
         if wanted and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, begun)
-        if not as_recorded:
-            recorder.drop_guards()
+        recorder.drop_guards()
         alike = None if as_recorded else _alike(fn, out, mode, call, begun)
         values = [] if alike is None else constants_as_inputs(recorder)
         known = None if alike is None else learned.programs.find(alike, values)

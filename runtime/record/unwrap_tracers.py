@@ -279,17 +279,13 @@ class Settled:
             return out
         self._each([part.default_factory for part in _containers(out) if type(part) is defaultdict])
         values = not any(issubclass(type(leaf), type) for leaf in leaves) and all(map(_is_value, leaves))
-        out = self.whole(out, others)
+        ids = whole_containers(out, others, others)
+        out = with_whole(out, ids, lambda part: Whole(self(part))) if ids else out
         if values:
             return out
         leaves, spec = flatten_result(out)
         plain = self._each(leaves)
         return tree_unflatten(spec, [x if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)])
-
-    def whole(self, out: Any, others: Container[int]) -> Any:
-        """A result in which the containers that others have, too, with ids among *others*, are theirs."""
-        ids = whole_containers(out, others, others)
-        return with_whole(out, ids, lambda part: Whole(self(part))) if ids else out
 
     def _each(self, leaves: list[Any]) -> list[Any]:
         """These parts of a result with plain values in their objects; ``held`` gets those in which that can't be."""

@@ -42,8 +42,7 @@ def matrix_function(function: Any) -> Callable[[Callable[..., Any]], Callable[..
         def call(*args: Any, **kwargs: Any) -> Any:
             recorder = current_recorder()
             atoms = [x.atom for x in args if type(x) is TracedArray]
-            origin = recorder.origin(atoms) if recorder is not None and recorder.outside else None
-            if origin is not None and origin.sources:
+            if recorder is not None and recorder.outside and recorder.outside_alone(atoms):
                 error = unsupported(public_name(function))
                 try:
                     return by_numpy(error, function, args, kwargs)

@@ -48,6 +48,7 @@ from .recorder_parts import (
     CallersObjects,
     Chosen,
     Constants,
+    Dependents,
     Drawn,
     Left,
     LoopState,
@@ -99,6 +100,7 @@ class Recorder(RunSettings, Builder):
         self._producers = Producers()
         self._guarded: dict[tuple[Atom, str], Guard] = {}
         self.numbers: dict[Var, Number] | None = None  # known values of Python's numbers, once one was asked for
+        self._from_outside = Dependents()  # values that depend on no argument
         self.premise: Premise | None = None
         self.capacities: list[int] = []  # capacities of the loops whose adjoint was taken
         self.reasons: list[Reason] = []  # reasons why this run can't be replayed
@@ -194,7 +196,8 @@ class Recorder(RunSettings, Builder):
         for guard in asked:
             self._guarded.setdefault((guard.atom, guard.kind), guard)
         self._producers.renew(nodes)
-        self.stand_ins.look_again(nodes)
+        for dependents in (self._from_outside, self.stand_ins.of_rows):
+            dependents.looked = min(dependents.looked, nodes)
 
     def disown(self, nodes: Sequence[Node], guards: Sequence[Guard] = ()) -> None:
         """Let later operations and questions equal to these, which stay, be recorded anew."""
@@ -422,6 +425,7 @@ class Recorder(RunSettings, Builder):
         """Whether *atom* may have a derivative with respect to an input."""
         if self.of_tensors:
             return False
+        makers = {out: node for node in self.nodes for out in node.outs}
         stack, seen = [atom], {atom}
         while stack:
             current = stack.pop()
@@ -434,7 +438,7 @@ class Recorder(RunSettings, Builder):
                 continue
             if current in self.differentiated:
                 return True
-            node = self._maker(current)
+            node = makers.get(current)
             given = current in self.outside or current in self.integers
             if node is None and not given and not any(current is var for var, _ in self.consts):
                 return True
@@ -442,11 +446,6 @@ class Recorder(RunSettings, Builder):
                 stack += [x for x in node.inputs if x not in seen]
                 seen.update(node.inputs)
         return False
-
-    def _maker(self, atom: Atom) -> Node | None:
-        """The node of this recording that makes *atom*."""
-        place = self._producers.index(self.nodes).get(atom)  # type: ignore[arg-type]
-        return None if place is None else self.nodes[place]
 
     def ask_again(self, function: Callable[..., Any], *args: Any) -> Any:
         """``function(*args)``, a plain value that a replay asks for again."""
@@ -461,6 +460,7 @@ class Recorder(RunSettings, Builder):
         recorders = [self]
         while recorders[-1].parent is not None:
             recorders.append(recorders[-1].parent)
+        makers = {out: node for recorder in recorders for node in recorder.nodes for out in node.outs}
         outside = {var: captured for recorder in recorders for var, captured in recorder.outside.items()}
         consts = {var: array for recorder in recorders for var, array in recorder.consts}
         found = Origin([], [], {}, frozenset())
@@ -472,7 +472,7 @@ class Recorder(RunSettings, Builder):
                 continue
             if isinstance(current, Lit):
                 continue
-            node = next(filter(None, [recorder._maker(current) for recorder in recorders]), None)
+            node = makers.get(current)
             if any(recorder.varies(current) for recorder in recorders):
                 return None
             if current in outside:
@@ -493,6 +493,18 @@ class Recorder(RunSettings, Builder):
     def varies(self, atom: Atom) -> bool:
         """Whether *atom* stands for another value in each row of a batch, or iteration of an open loop."""
         return atom in self.stand_ins or (bool(self.open_loops) and atom in self.symbols)
+
+    def outside_alone(self, atoms: Sequence[Atom]) -> bool:
+        """Whether *atoms* are known to depend on arrays from outside and on no argument."""
+        if not self.outside or not atoms:
+            return False
+
+        def joins(node: Node, known: set[Atom]) -> bool:
+            every = bool(node.inputs) and all(type(x) is Lit or x in known for x in node.inputs)
+            return every and node.out not in self.stand_ins
+
+        known = self._from_outside.of([*self.outside, *[var for var, _ in self.consts]], self.nodes, joins)
+        return all(x in known for x in atoms) and not all(any(x is var for var, _ in self.consts) for x in atoms)
 
     def need_contents(self, origin: Origin, error: UnsupportedError) -> NoReturn:
         """End the run, which is to be made again over plain arrays; *error* tells why."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
@@ -166,6 +166,26 @@ class Premise(NamedTuple):
     unmet: Callable[[], Exception] | None = None
 
 
+class Dependents(Part):
+    """The values that depend on some, of as many nodes as were looked at."""
+
+    def __init__(self) -> None:
+        self._known: set[Atom] = set()
+        self.looked = 0
+
+    def of(
+        self, given: Iterable[Atom], nodes: Sequence[Node], joins: Callable[[Node, set[Atom]], bool]
+    ) -> set[Atom]:  # fmt: skip
+        """Those of *given*, with these, among all that *nodes* make; *joins*: whether the results of a node do."""
+        known = self._known
+        known.update(given)
+        for node in nodes[self.looked if self.looked <= len(nodes) else 0 :]:
+            if joins(node, known):
+                known.update(node.outs)
+        self.looked = len(nodes)
+        return known
+
+
 class StandIns(Part):
     """Variables that stand for others, of which nobody may learn a value but by a guard.  ``rows``: of each batch, the
     innermost last, those that stand for one row of many, and the rows; ``batches``: (code of the function, number of
@@ -176,8 +196,7 @@ class StandIns(Part):
         self.rows: list[dict[Var, Atom]] = []
         self.batches: list[tuple[Any, int]] = []
         self.tangents: list[Any] = []
-        self._of_rows: set[Atom] = set()  # values that depend on rows, of as many nodes as were looked at
-        self._looked = 0
+        self.of_rows = Dependents()
         self._asked = 0  # the number of questions that are being answered
 
     def __contains__(self, var: Atom) -> bool:
@@ -185,17 +204,9 @@ class StandIns(Part):
 
     def is_of_row(self, atom: Atom, nodes: Sequence[Node]) -> bool:
         """Whether *atom*, which *nodes* make, depends on a variable that stands for one row of many."""
-        known = self._of_rows
-        known.update(*self.rows)
-        for node in nodes[self._looked if self._looked <= len(nodes) else 0 :]:
-            if not known.isdisjoint(node.inputs):
-                known.update(node.outs)
-        self._looked = len(nodes)
+        given = [var for batch in self.rows for var in batch]
+        known = self.of_rows.of(given, nodes, lambda node, known: not known.isdisjoint(node.inputs))
         return any(x in known for x in lanes(atom)) if atom.aval.is_complex else atom in known
-
-    def look_again(self, nodes: int) -> None:
-        """Look again at the nodes from this number on."""
-        self._looked = min(self._looked, nodes)
 
     def hide(self, atom: Atom, nodes: Sequence[Node]) -> bool:
         """Whether *atom* has another value in each row, and nobody puts a guard on it."""

@@ -51,7 +51,7 @@ from ..cuda.availability import require_cuda
 from ..mode import VALUE, Mode
 from ..record.arguments import positional_names
 from ..record.call_key import COMPLEX_DATA, OBJECT, TENSOR, Call
-from ..record.derive import answers_of, keep, recording_of
+from ..record.derive import keep, recording_of
 from ..record.differentiable import loss_of, name_of, split_aux, unlabelled
 from ..record.held_values import holds_traced, refuse_held
 from ..record.learned import Learned
@@ -402,10 +402,9 @@ class _CallRun:
         out = effects.out
         recorder.float_settings = UNWATCHED
         ran = time.perf_counter()
-        answers = answers_of(recorder)
         note_loops(recorder)
         self.integers.rolled(recorder)
-        user_run = UserRun(self.inputs, answers)
+        user_run = UserRun(self.inputs)
         ways = ways_of(snapshot.graph, call) if self.drawn.entries else {}
         user_run.drawn = self.drawn.kept(lambda owner: ways.get(id(self.reads.node_of(owner))))
         kept = user_run.drawn is None and not call.shares and keep(user_run, recorder, out, effects)

@@ -69,7 +69,6 @@ from .fallback import (
     better_plainly,
     branch_outcomes,
     in_pieces,
-    surely_in_pieces,
     tell,
     too_long,
     too_many_programs,
@@ -125,7 +124,7 @@ class Dispatcher:
         def count() -> list[PathStats]:
             known = this()
             endpoints = () if known is None else tuple(known.endpoints.values())
-            return [found for endpoint in endpoints for found in endpoint.path_stats()]
+            return [path.stats(endpoint.mode.kind) for endpoint in endpoints for path in endpoint.paths]
 
         self.stats.count_paths = count
 
@@ -186,7 +185,7 @@ class Dispatcher:
             self._follow(call, found)
             if found.ints is not None and call.by_value is not None:
                 with self.lock:
-                    endpoint.integers.refuse(call, found.ints, found.raised)
+                    endpoint.integers.refuse(call, found.ints)
                 call = call.by_value
         why = Refusal.REPLAY_RESTARTS(count=MAX_RUNS, what=found.note)
         return self._unrecorded(endpoint, call.by_value or call, (why,))
@@ -199,28 +198,22 @@ class Dispatcher:
         if live is not None:
             answer = self._by_another_run(endpoint, call, known)
             return self._run_live(endpoint, call, live) if answer is MISS else answer
-        variant, arrays = next(self._holding(call, known), (None, ()))
-        answer, reason = self._replay(endpoint, call, variant, arrays)
-        if answer is MISS and variant is not None:
-            answer = self._by_another_log(endpoint, call, known, variant)
-        elif answer is MISS and known:
-            reason = "the outside state that the function reads has changed"
-        if answer is not MISS:
-            return answer
-        answer = self._by_log(endpoint, call, known, variant, reason)
-        if answer is not MISS:
-            return answer
-        return self._by_python(endpoint, call, reason)
+        answer, reason = self._replay(endpoint, call, known)
+        if answer is MISS:
+            answer = self._by_log(endpoint, call, known, reason)
+        return self._by_python(endpoint, call, reason) if answer is MISS else answer
 
-    def _replay(
-        self, endpoint: Endpoint, call: Call, variant: Variant | None, arrays: Sequence[Any]
-    ) -> tuple[Any, str]:
-        """The answer by what is known of calls in the state of *variant*, or MISS and why a recording is needed."""
+    def _replay(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, str]:
+        """The answer by what is known of such calls, or MISS and why a recording is needed.  Another way through the
+        branches has read other places, all of which may be as they were, too."""
         reason = ""
-        if variant is not None:
-            answer, reason = self._try_families(endpoint, call, variant, arrays)
+        for variant, arrays in self._holding(call, known):
+            answer, why = self._try_families(endpoint, call, variant, arrays)
             if answer is not MISS:
                 return answer, ""
+            reason = reason or why
+        if known and not reason:
+            reason = "the outside state that the function reads has changed"
         return self._derived(endpoint, call), reason
 
     def _derived(self, endpoint: Endpoint, call: Call) -> Any:
@@ -237,28 +230,35 @@ class Dispatcher:
             if arrays is not None:
                 yield variant, arrays
 
-    def _by_another_log(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], but: Variant
-    ) -> Any:  # fmt: skip
-        """The answer by a variant other than *but*: another way through the branches has read other places, all of
-        which may be as they were, too."""
-        for variant, arrays in self._holding(call, [other for other in known if other is not but]):
-            answer, _ = self._try_families(endpoint, call, variant, arrays)
-            if answer is not MISS:
-                return answer
-        return MISS
-
-    def _by_log(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
-    ) -> Any:  # fmt: skip
+    def _by_log(self, endpoint: Endpoint, call: Call, known: Sequence[Variant], reason: str) -> Any:
         """The answer by a run whose log is closed, which may be replayed from now on; MISS where there is none."""
-        raise NotImplementedError
+        answer, found = self._logged(endpoint, call, known)
+        if found is None:
+            return answer
+        recording, snapshot = found.recording, found.snapshot
+        self.stats.traces += 1
+        self.stats.note(now_numbers(self.logged.new) if self.logged.new else reason or endpoint.integers.reason(call))
+        try:
+            self._verifies_stored(endpoint, call, recording)
+            if recording.transient is not None:
+                seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
+                if seen > MAX_TRANSIENT:  # another state in each call, as it seems
+                    return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
+            mine = next((v for v in known if found.joined is not None and v.reads is found.joined), None)
+            if mine is None:
+                mine = self._variant(endpoint, call, Variant(snapshot, reads=found.reads))
+            else:
+                with self.lock:
+                    mine.snapshot, mine.reads = snapshot, found.reads
+            return self._keep(endpoint, call, mine, recording)
+        finally:
+            snapshot.release()
 
     def _by_another_run(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> Any:
         """As ``_by_log``, of a call like one that Python has answered: what made it do so may have been done once."""
         if self.logged is None or not self.logged.may_close(call):
             return MISS
-        answer = self._by_log(endpoint, call, known, None, "what the first call did is not done again")
+        answer = self._by_log(endpoint, call, known, "what the first call did is not done again")
         if answer is not MISS:
             with self.lock:
                 endpoint.live.pop(call.key, None)
@@ -269,10 +269,6 @@ class Dispatcher:
     def unseen(self, call: Call) -> list[Reason]:
         """The reason why no run like *call* has a closed log, if one was tried."""
         return [] if self.logged is None else self.logged.why(call)
-
-    def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
-        """The answer to a call whose log is not closed."""
-        raise NotImplementedError
 
     def _variant(self, endpoint: Endpoint, call: Call, new: Variant) -> Variant:
         """The variant of *call* in the state of *new*, which becomes it if there is none."""
@@ -349,8 +345,9 @@ class Dispatcher:
             self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
             return self._by_numpy(endpoint, call, recording, path, values)
         with self.lock:
-            # a sibling that was passed over wrongly is replaced
-            endpoint.forget(variant, [p for p in variant.paths if _same_answers(p.recording, recording)])
+            answers = recording.facts, recording.premises  # a sibling that was passed over wrongly is replaced
+            alike = [p for p in variant.paths if (p.recording.facts, p.recording.premises) == answers]
+            endpoint.forget(variant, alike)
             variant.paths.insert(0, path)
             family = variant.join(path)
         self._install(endpoint, call, family)
@@ -399,20 +396,24 @@ class Dispatcher:
 
     # ---- what depends on the kind of recordings -------------------------------------------------------------------
 
-    def dispatch(self, endpoint: Endpoint, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The answer to a call that no slot knows."""
-        raise NotImplementedError
+    dispatch: Callable[[Endpoint, tuple[Any, ...], dict[str, Any]], Any]  # the answer to a call that no slot knows
+    #: (the answer, or MISS; None), or what a run of converted code gives (``LoggedRecording``), second
+    _logged: Callable[[Endpoint, Call, Sequence[Variant]], tuple[Any, Any]]
+    _by_python: Callable[[Endpoint, Call, str], Any]  # the answer to a call whose log is not closed
+    #: the answer to a call that can't be recorded for replay, by these reasons and those of its plan
+    _unrecorded: Callable[[Endpoint, Call, Sequence[Reason]], Any]
+    _bind: Callable[[Recording, Call], Path]
 
     def _drop(self, recording: Recording) -> None:
         """Let go of a run that has had no effects yet, and is made again."""
         if recording.drawn is not None:
             recording.drawn.undo()
 
+    def _verifies_stored(self, endpoint: Endpoint, call: Call, recording: Recording) -> None:
+        """Compare *recording* with what has answered such calls from disk."""
+
     def _store(self, endpoint: Endpoint, call: Call, path: Path) -> None:
         """Keep a path on disk, if it can be."""
-
-    def _bind(self, recording: Recording, call: Call) -> Path:
-        raise NotImplementedError
 
     def _holds(self, path: Path, call: Call, arrays: Sequence[Any]) -> bool:
         """Whether *path* may be run, as far as is known beside its guards."""
@@ -442,19 +443,25 @@ class Dispatcher:
 
     def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Recording, path: Path, values: Sequence[Any]) -> Any:
         """The answer to a recorded call whose own path misses."""
-        raise NotImplementedError
+        return self._instead(call, recording)
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         """The answer to a call whose Python runs each time."""
-        raise NotImplementedError
+        return self._plain(call)
 
     def _run_once(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, live: Live) -> Any:
         """The answer to a recorded call of that kind."""
-        raise NotImplementedError
+        return self._instead(call, found)
 
-    def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
-        """The answer to a call that can't be recorded for replay, by these *reasons* and those of its plan."""
-        raise NotImplementedError
+    def _instead(self, call: Call, recording: Any) -> Any:
+        """The answer of plain Python to a call whose *recording* is not kept."""
+        self._drop(recording)
+        recording.release()
+        return self._plain(call)
+
+    def _plain(self, call: Call) -> Any:
+        args, kwargs = call.arguments
+        return self.fn(*args, **kwargs)
 
 
 class FunctionDispatcher(Dispatcher):
@@ -544,7 +551,7 @@ class FunctionDispatcher(Dispatcher):
         if live is not None:
             return self._plainly(endpoint, call, live)
         self.stats.note(reason or endpoint.integers.reason(call))
-        return self._not_kept(endpoint, call, found, self.unseen(call))
+        return self._go_live(endpoint, call, found, Live(listed([*found.changes, *self.unseen(call)])))
 
     def _is_unseen(self) -> bool:
         """Whether the function's own code has no source: then values are what plain Python gives."""
@@ -575,58 +582,28 @@ class FunctionDispatcher(Dispatcher):
             self.stats.live = live.why
         return self._run_live(endpoint, call, live)
 
-    def _not_kept(self, endpoint: Endpoint, call: Call, found: Recording | Pieces, reasons: Sequence[Reason]) -> Any:
-        """The answer to a recorded call that must not be replayed, for these *reasons*."""
-        return self._go_live(endpoint, call, found, Live(listed([*found.changes, *reasons])))
-
-    def _by_log(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
-    ) -> Any:  # fmt: skip
+    def _logged(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, Any]:
         alike = [v for v, _ in self._holding(call, known) if v.reads is not None]
         others, paths = [v.reads for v in alike] if known else None, sum(len(v.paths) for v in alike)
-        found = self._logged(endpoint, call, others, paths)
-        if isinstance(found, MetTensorsError):
-            return self._meets_tensors(endpoint, call)
-        if isinstance(found, Live):
-            return self._plainly(endpoint, call, found)
-        if found is None:
-            there = self.logged.found
-            return MISS if there is None else self._finds(endpoint, call, there)
-        if type(found) is Options:
-            return found
-        recording, snapshot = found.recording, found.snapshot
-        self.stats.traces += 1
-        if self.logged.new:
-            reason = now_numbers(self.logged.new)
-        self.stats.note(reason or endpoint.integers.reason(call))
+        found: Any = None
+        live: Live | None = None
         try:
-            self._verifies_stored(endpoint, call, recording)
-            if recording.transient is not None:
-                seen = endpoint.transient.keep(call.key, endpoint.transient.get(call.key, 0) + 1)
-                if seen > MAX_TRANSIENT:  # another state in each call, as it seems
-                    return self._go_live(endpoint, call, recording, Live(str(recording.transient)))
-            mine = next((v for v in known if found.joined is not None and v.reads is found.joined), None)
-            if mine is None:
-                mine = self._variant(endpoint, call, Variant(snapshot, reads=found.reads))
-            else:
-                with self.lock:
-                    mine.snapshot, mine.reads = snapshot, found.reads
-            return self._keep(endpoint, call, mine, recording)
-        finally:
-            snapshot.release()
-
-    def _logged(self, endpoint: Endpoint, call: Call, others: Sequence[Any] | None, paths: int) -> Any:
-        """The result of ``run_of_copy``, the error of a run that has met tensors, or how plain Python answers."""
-        try:
-            return self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
+            found = self.run_of_copy(call, endpoint.mode, others, paths, self.stats.retried)
         except MetTensorsError as error:
             there = TENSORS.within(error.found).items() if self.target == "cuda" else ()
             for name in [f"{error.label}{within}" for within, t in there if _on_host(t)]:
                 raise on_the_host(name) from None
-            return error.with_traceback(None)
+            found = error.with_traceback(None)
         except OnlyPythonError as error:
             error.done = False
-            return self._without_recording(endpoint, call, error)
+            live = self._without_recording(endpoint, call, error)
+        if live is not None:
+            return self._plainly(endpoint, call, live), None
+        if isinstance(found, MetTensorsError):
+            return self._meets_tensors(endpoint, call), None
+        if found is None and self.logged.found is not None:
+            return self._finds(endpoint, call, self.logged.found), None
+        return (found, None) if type(found) is Options else (MISS, found)
 
     def _derived(self, endpoint: Endpoint, call: Call) -> Any:
         for mode, theirs, arrays in self._in_other_modes(endpoint, call):
@@ -644,18 +621,13 @@ class FunctionDispatcher(Dispatcher):
     def _in_other_modes(self, endpoint: Endpoint, call: Call) -> Iterator[tuple[Mode, Variant, Sequence[Any]]]:
         """(mode, variant, arrays of the state) for the other modes in which *call* has been recorded, those with the
         same program first."""
-        others = self._others(endpoint, call)
-        for mode, known in sorted(others, key=lambda other: not are_twins(other[0], endpoint.mode)):
-            theirs, arrays = next(self._holding(call, known), (None, ()))
-            if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
-                yield mode, theirs, arrays
-
-    def _others(self, endpoint: Endpoint, call: Call) -> list[tuple[Mode, Sequence[Variant]]]:
-        """The other modes in which *call* has been recorded, and its variants there."""
         with self.lock:
             endpoints = [other for other in self.endpoints.values() if other is not endpoint]
             found = [(other.mode, tuple(other.variants.get(call.key, ()))) for other in endpoints]
-        return [(mode, known) for mode, known in found if known]
+        for mode, known in sorted(found, key=lambda other: not are_twins(other[0], endpoint.mode)):
+            theirs, arrays = next(self._holding(call, known), (None, ()))
+            if theirs is not None and not any(_grows_like_an_argument(path, call, ()) for path in theirs.paths):
+                yield mode, theirs, arrays
 
     def _inputs(self, path: Path, call: Call, arrays: Sequence[Any]) -> list[Any] | None:
         """The inputs of *path* after the arguments, if it holds for *call*."""
@@ -713,10 +685,9 @@ class FunctionDispatcher(Dispatcher):
 
     def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
         if live.plain:
-            args, kwargs = call.arguments
-            return self.fn(*args, **kwargs)
-        wanted = in_pieces if live.segments is None else surely_in_pieces
+            return self._plain(call)
         self.stats.traces += 1
+        wanted = in_pieces if live.segments is None else lambda nodes: True  # as those before it were
         found = record_pieces(self.fn, call, endpoint.mode, self.learned, wanted)
         if isinstance(found, Recording) and self._plain_answers(endpoint, call):
             live.plain = better_plainly(found)  # from the next call on
@@ -746,7 +717,7 @@ class FunctionDispatcher(Dispatcher):
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
         self.stats.traces += 1
         recording = record(self.fn, call, endpoint.mode, self.learned)
-        return self._not_kept(endpoint, call, recording, reasons)
+        return self._go_live(endpoint, call, recording, Live(listed([*recording.changes, *reasons])))
 
     def _run_whole(self, call: Call, recording: Recording, live: Live) -> Any:
         if recording.bound:
@@ -767,11 +738,7 @@ class FunctionDispatcher(Dispatcher):
         return self._finish(path, call, values, found, recorded=True)
 
 
-def _nothing_records() -> bool:
-    return current_recorder() is None and not TENSORS.capturing()
-
-
-AROUND.append(_nothing_records)
+AROUND.append(lambda: current_recorder() is None and not TENSORS.capturing())
 
 
 _dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
@@ -784,10 +751,6 @@ def _drop_all_slots() -> None:
 
 SETTINGS_CHANGED.append(_drop_all_slots)
 profiling.CHANGED.append(_drop_all_slots)
-
-
-def _same_answers(known: Recording, recording: Recording) -> bool:
-    return (known.facts, known.premises) == (recording.facts, recording.premises)
 
 
 def _drawn(recording: Recording, call: Call, arrays: Sequence[Any]) -> tuple[Sequence[Any] | None, Callable[[], None]]:

@@ -15,7 +15,6 @@ from typing import Any
 from ..config import config
 from ..mode import MISS, Mode
 from ..recent import Recent
-from ..stats import PathStats
 from .fallback import Live
 from .family import Family, Variant
 from .fast_path import Slot
@@ -78,6 +77,3 @@ class Endpoint:
             for variant in tuple(variants)
             for path in tuple(variant.paths)
         ]
-
-    def path_stats(self) -> list[PathStats]:
-        return [path.stats(self.mode.kind) for path in self.paths]

@@ -90,11 +90,6 @@ def in_pieces(nodes: Sequence[Node]) -> bool:
     return len(nodes) >= LONG_LOOPS and len(at_iterations(nodes)) > 1
 
 
-def surely_in_pieces(nodes: Sequence[Node]) -> bool:
-    """That a run is wanted in pieces, as those before it were."""
-    return True
-
-
 def branch_outcomes(site: Site | None) -> Reason:
     """The reason for the fallback of a call key with too many paths."""
     return Refusal.REPLAY_BRANCHES(count=config.max_paths, site=site)

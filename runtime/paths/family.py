@@ -112,7 +112,8 @@ def apart(path: Path, other: Path) -> Reason | None:
             return refusal()
     a, b = mine.output, theirs.output
     same = (a.text, a.single) == (b.text, b.single) and equal_statics(a.statics, b.statics)
-    if not same or [type(x) for x in a.statics] != [type(x) for x in b.statics]:
+    makers, others = [[*map(id, filter(callable, output.names.values()))] for output in (a, b)]  # by number in the text
+    if not same or makers != others or [type(x) for x in a.statics] != [type(x) for x in b.statics]:
         return Refusal.LAUNCH_STRUCTURE()
     return None
 

@@ -20,7 +20,6 @@ from ..record.call_key import VALUE, Call, unwrap
 from ..record.differentiable import leaf_names, leaf_rows
 from ..state.values import same
 
-MAX_RAISED = 8  # recordings of one form that are dropped for exceptions
 FIRST = "first call with arguments of these types and shapes"
 
 
@@ -32,7 +31,6 @@ class _Form:
     varying: set[int] = field(default_factory=set)  # ints that have had several values
     asked: dict[int, Site | None] = field(default_factory=dict)  # those that are compared by value for good
     settled: bool = False  # whether all are
-    raised: int = 0  # recordings that were dropped because the function has raised an exception
     unseen: str = ""  # why Python runs for ints by value
 
 
@@ -57,13 +55,9 @@ class IntArguments:
         found = {k: limit for k, limit in ints.items() if limit and k in form.varying - form.asked.keys()}
         return call.with_numbers(found) if found else call
 
-    def refuse(self, call: Call, asked: Mapping[int, Site | None], raised: bool = False) -> None:
-        """Compare the ints of *call* by value from now on: those that are *asked* for, or all if there are none.  Where
-        the function has *raised* an exception, that may be its own, and says nothing about other ints."""
+    def refuse(self, call: Call, asked: Mapping[int, Site | None]) -> None:
+        """Compare the ints of *call* by value from now on: those that are *asked* for, or all if there are none."""
         form = self._form(call)
-        form.raised += raised
-        if raised and form.raised < MAX_RAISED:
-            return
         form.asked.update(asked)
         form.settled |= not asked
 

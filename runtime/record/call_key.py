@@ -103,10 +103,8 @@ class Call:
     @property
     def operands(self) -> list[Any]:
         """The leaves that are data, as a kernel takes them."""
-        if COMPLEX_DATA not in self.kinds:
-            return self.data
-        mine = [(x, k) for x, k in zip(self.leaves, self.kinds, strict=True) if k in DATA]
-        return [lanes_of(x) if k == COMPLEX_DATA else float(x) if k == INTEGER else x for x, k in mine]
+        kinds = [k for k in self.kinds if k in DATA]
+        return [lanes_of(x) if k == COMPLEX_DATA else x for x, k in zip(self.data, kinds, strict=True)]
 
     def with_numbers(self, limits: Mapping[int, int]) -> Call:
         """This call with the ints of *limits*, by leaf, as numbers of the run."""

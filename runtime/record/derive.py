@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from ...codegen.derive.adjoint import vjp
-from ...codegen.derive.capacity import CAPACITY
 from ...codegen.derive.loop_adjoint import fresh
 from ...codegen.lower.canonical import canonicalise
 from ...codegen.lower.half_precision import CUDA_PRODUCTS
@@ -97,7 +96,7 @@ def recording_of(
     the leaves *wrt* becomes part of that program.  *captured*: values of the inputs after the arguments.  Where it is
     not *guarded*, Python decides in each call."""
     began = time.perf_counter()
-    rolled, returned = len(recorder.guards), dict[int, int]()
+    returned = dict[int, int]()
     variables = {names[k]: run.arguments[k] for k in wrt}
     lanes = [place for place, k in enumerate(wrt) if call.kinds[k] == COMPLEX_DATA]
 
@@ -114,11 +113,10 @@ def recording_of(
     atoms, output = outputs_of(
         fn, out, mode, call, recorder, wrt, list(variables.values()), derivative, returned=returned, live=not guarded
     )
-    answers = [*run.answers, *answers_of(recorder, rolled)]
     numbers = sort_guards(recorder) if guarded else []
     alike = not guarded and not recorder.guards
     if not guarded:
-        recorder.guards[:] = [g for g in recorder.guards if g.kind == CAPACITY]  # Python decides all else anew
+        recorder.drop_guards()  # Python decides all else anew
     if run.inputs is None:
         run.derived = _derived(recorder, captured, len(run.arguments))
         if run.derived is not None:
@@ -147,7 +145,7 @@ def recording_of(
         graph, canonical, len(run.arguments) + len(captured), captured, output, numbers, run.names,
         capacities=tuple(recorder.capacities), notes=tuple(recorder.notes), seconds=seconds, draws=run.draws,
         effects=effects.effects, derived=run.derived, drawn=run.drawn,
-        questions=run.questions, answers=answers, holds_alike=alike,
+        questions=run.questions, holds_alike=alike,
     )  # fmt: skip
 
 
@@ -272,11 +270,6 @@ def _tell_unconnected(
     if len(apart) == len(wrt) and text not in learned.told and site is not None:
         learned.told.add(text)
         warnings.warn_explicit(text, UserWarning, site.file, site.line)
-
-
-def answers_of(recorder: Recorder, start: int = 0) -> list[tuple[str, bytes]]:
-    """The answers that Python was given by the guards from *start* on."""
-    return [(g.kind, g.answer) for g in recorder.guards[start:]]
 
 
 def _derived(recorder: Recorder, captured: Sequence[Any], arguments: int) -> DerivedInputs | None:

@@ -24,7 +24,7 @@ from ...tracer.control.jitted import recorded_calls
 from ...tracer.ir.aval import Aval
 from ...tracer.ir.errors import TracegradError, UnsupportedError, unrecordable
 from ...tracer.ir.gc_pause import fewer_collections
-from ...tracer.ir.graph import Atom, Node, Var, building
+from ...tracer.ir.graph import Node, Var, building
 from ...tracer.ir.interrupts import surely
 from ...tracer.ir.primitive import CUSTOM
 from ...tracer.ir.refusals import Refusal
@@ -48,20 +48,18 @@ from ..state.state_graph import StateNode
 from .arguments import explain_lists, positional_names
 from .call_key import ARRAY, COMPLEX_DATA, DATA, FLOAT, INTEGER, Call
 from .complex_data import lanes_of
-from .derive import answers_of, outputs_of, recording_of
+from .derive import outputs_of, recording_of
 from .differentiable import differentiated, leaf_names, loss_of, name_of, split_aux, unlabelled
 from .effects import Effects
 from .held_values import HeldError, refuse_held, refuse_kept
 from .known_programs import constants_as_inputs, key_of
 from .learned import Learned
 from .live_run import LiveRun
-from .outputs import data_made, flatten_result, leaf_text, packed
+from .outputs import flatten_result, leaf_text
 from .reached import Reached
 from .recording import Look, Pieces, Recording, UserRun
-from .trees import Source
 from .unwrap_tracers import (
     Holders,
-    PlainKeys,
     Settled,
     held_elsewhere,
     is_raised_by_python,
@@ -70,18 +68,13 @@ from .unwrap_tracers import (
 InPieces = Callable[[Sequence[Node]], bool]  # whether a run with these nodes is wanted in pieces
 
 
-def as_one(nodes: Sequence[Node]) -> bool:
-    """That no run is wanted in pieces."""
-    return False
-
-
 def record(fn: Callable[..., Any], call: Call, mode: Mode, learned: Learned, look: Look | None = None) -> Recording:
     """Run *fn* on traced arguments, for this call alone: nothing but its kernel is kept.  *look*: the recording is to
     be looked at, and not to be run.
 
     Raises:
         Retry: the run is to be made again; nothing has been done outside."""
-    found = record_pieces(fn, call, mode, learned, as_one, look)
+    found = record_pieces(fn, call, mode, learned, lambda nodes: False, look)
     assert isinstance(found, Recording)
     return found
 
@@ -167,14 +160,13 @@ def _record(
         refuse_numbers_of_text(recorder, out)
         recorder.float_settings = UNWATCHED  # derivatives are none of the user's operations
         ran = time.perf_counter()
-        run = UserRun(inputs, answers_of(recorder))
+        run = UserRun(inputs)
         note_loops(recorder)
         begun.integers.rolled(recorder)
         wanted = call.device is None and in_pieces(recorder.nodes)
         if wanted and not any(node.prim.kind == CUSTOM for node in recorder.nodes):
             return _pieces(fn, out, mode, call, begun)
-        if not as_recorded:
-            recorder.drop_guards()
+        recorder.drop_guards()
         alike = None if as_recorded else _alike(fn, out, mode, call, begun)
         values = [] if alike is None else constants_as_inputs(recorder)
         known = None if alike is None else learned.programs.find(alike, values)
@@ -192,21 +184,12 @@ def _record(
 
 
 def _alike(fn: Callable[..., Any], out: Any, mode: Mode, call: Call, begun: Beginning) -> Hashable | None:
-    """The key that this run shares with others that have the same program; None where that is not known."""
-    recorder, texts, roots = begun.recorder, list[str](), list[Atom]()
-    if call.device is not None:
+    """The key that this run shares with others that have the same program; None where that is not known, as of results
+    that are more than a loss."""
+    if call.device is not None or mode.kind == VALUE or mode.has_aux:
         return None
-    aux = out
-    if mode.kind != VALUE:
-        out, aux = split_aux(fn, out) if mode.has_aux else (out, None)
-        roots += loss_of(fn, out, mode)
-    if mode.kind == VALUE or mode.has_aux:
-        text, statics = packed(aux, Source("o"), roots, None, data_made, recorder.caller.given)
-        if statics:
-            return None
-        texts.append(text)
-    consts = [var for var, _ in recorder.consts]
-    return key_of(recorder, consts, roots, call.key, mode, *texts)
+    consts = [var for var, _ in begun.recorder.consts]
+    return key_of(begun.recorder, consts, loss_of(fn, out, mode), call.key, mode)
 
 
 def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning, code: Reached) -> Any:
@@ -236,7 +219,7 @@ def _ran(fn: Callable[..., Any], call: Call, learned: Learned, begun: Beginning,
         held = any(array() is not None for array in recorder.made)
         left = given.copies or held or live.has_given or bool(live.written) or not holders.only([out])
         if recorder.left.hashed:
-            out = PlainKeys(plain)(out)
+            plain.keys_in(out)
         if left:
             others = held_elsewhere([out], not wrt)
             out = plain.result(out, others)
@@ -315,19 +298,21 @@ def _own_words() -> Iterator[None]:
 
 
 def traced_argument(
-    integers: Integers, leaf: Any, kind: str, name: str, place: int
-) -> tuple[Var, TracedArray | TracedInt]:  # fmt: skip
-    """(the input of the recording for an argument *leaf* of this *kind*, which is data; what the run gets for it)."""
+    integers: Integers, leaf: Any, kind: str, name: str, place: int, add_input: Callable[..., Var] | None = None
+) -> tuple[Var, Any]:  # fmt: skip
+    """(the input of the recording for an argument *leaf* of this *kind*, which is data; what the run gets for it: a
+    traced array or int).  *add_input*: as of the recorder, which does it otherwise."""
     text, recorder = f"the argument `{name}`", integers.recorder
+    add_input = add_input or recorder.add_input
     if kind == INTEGER:
-        made = recorder.add_input(float(leaf), text, weak=True)  # as the launcher takes an int
+        made = add_input(float(leaf), text, weak=True)  # as the launcher takes an int
         return made, integers.stand_in(made, leaf, place)
     if kind == COMPLEX_DATA:
-        made = recorder.add_input(lanes_of(leaf), text)
+        made = add_input(lanes_of(leaf), text)
         with building(recorder):
             whole = complex_of(made, getattr(leaf, "dtype", WIDE), weak=type(leaf) is complex)
         return made, TracedArray(whole, recorder, owner=None if isinstance(leaf, (complex, np.generic)) else text)
-    made = recorder.add_input(leaf, text, weak=kind == FLOAT)
+    made = add_input(leaf, text, weak=kind == FLOAT)
     # `x += 1` on a scalar makes a new one
     return made, TracedArray(made, recorder, owner=text if kind == ARRAY else None)
 

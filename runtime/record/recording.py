@@ -78,7 +78,6 @@ class UserRun:
     that is made of it."""
 
     arguments: dict[int, Var]  # inputs by the leaves of the call
-    answers: Sequence[tuple[str, bytes]]  # all that Python was given, in order
     draws: int = 0  # draws from the default stream of random numbers
     questions: tuple[Answered, ...] = ()  # put to the outside
     inputs: list[Var] | None = None
@@ -116,7 +115,6 @@ class Recording:
     derived: DerivedInputs | None = None
     drawn: Draws | None = None  # from generators outside; their values are the last inputs
     questions: tuple[Answered, ...] = ()  # put to the outside: they have the same answers in a replay
-    answers: Sequence[tuple[str, bytes]] = ()  # all that Python was given in the run, in order
     run: UserRun | None = None  # from which those of other modes are derived
     origin: Mode | None = None  # the mode from whose recording this one is derived, without running Python
     holds_alike: bool = False  # whether the derivative rests on no value of the run

@@ -32,6 +32,10 @@ class SpecialMethods(Transparent):
     fresh = staticmethod(fresh)
     test: Callable[[Any], bool]  # type: ignore[assignment]
     call: Callable[..., Any]  # type: ignore[assignment]
+    operate: Callable[..., Any]  # of (plain, name, a, b): ``plain(a, b)``, where one of them is no plain value
+    in_place: Callable[..., Any]  # of (plain, name, method, a, b): ``plain(a, b)``, which may change *a*
+    by_c: Callable[..., Any]  # of (obj, name, other): ``obj.name(other)``, by a method that is not the user's
+    unanswered: Callable[..., Any]  # of (plain, a, b): what comes of it where no method has answered
 
     def iter(self, xs: Any, *counts: int) -> Any:
         return self.run.iterable(xs)
@@ -46,22 +50,6 @@ class SpecialMethods(Transparent):
 
     def not_in(self, a: Any, b: Any) -> Any:
         return not self.in_(a, b)
-
-    def operate(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
-        """``plain(a, b)``, where one of them is no plain value."""
-        raise NotImplementedError
-
-    def in_place(self, plain: Callable[[Any, Any], Any], name: str, method: str, a: Any, b: Any) -> Any:
-        """``plain(a, b)``, which may change *a*."""
-        raise NotImplementedError
-
-    def by_c(self, obj: Any, name: str, other: Any) -> Any:
-        """``obj.name(other)``, by a method that is not the user's."""
-        raise NotImplementedError
-
-    def unanswered(self, plain: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-        """No method has answered."""
-        raise NotImplementedError
 
     def by_methods(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
         """An operator of an object of the user's and another one, by their methods, in Python's order."""

@@ -121,12 +121,10 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
     kind = spec.kind
     if spec.num_nodes >= _NATIVE and (read := _reader(spec)) is not None:
         native, inner = read
-        parts = [source.fresh() for _ in inner]
         leaves = source.fresh()
         source.lines.append(f"{leaves} = {source.constant(native)}({value})")
         source.give_up_if(f"{leaves} is None")
-        if parts:
-            source.lines.append(f"({', '.join(parts)},) = {leaves}")
+        parts = _items(source, len(inner), leaves)
         for part, child in zip(parts, inner, strict=True):
             if child is None:
                 source.objects.append(part)
@@ -161,10 +159,7 @@ def unpacking(source: Source, spec: Any, value: str) -> Iterator[str]:
         space = f", namespace={spec.namespace!r}" if spec.namespace else ""
         source.lines.append(f"{leaves}, {found} = {source.constant(flatten_tree)}({value}{space})")
         source.give_up_if(f"{found} != {source.constant(spec)}")
-        parts = [source.fresh() for _ in range(spec.num_leaves)]
-        if parts:
-            source.lines.append(f"({', '.join(parts)},) = {leaves}")
-        yield from parts
+        yield from _items(source, spec.num_leaves, leaves)
 
 
 @lru_cache(maxsize=256)
@@ -245,11 +240,16 @@ def _packing_object(source: Source, spec: Any, leaves: Iterator[str]) -> str:
 def unpacking_sequence(source: Source, children: Sequence[Any], value: str) -> Iterator[str]:
     """The text of each leaf of the sequence *value*, which has as many items as there are *children*, their
     structures."""
-    parts = [source.fresh() for _ in children]
+    for part, child in zip(_items(source, len(children), value), children, strict=True):
+        yield from unpacking(source, child, part)
+
+
+def _items(source: Source, count: int, value: str) -> list[str]:
+    """The texts of so many items, all of a sequence."""
+    parts = [source.fresh() for _ in range(count)]
     if parts:
         source.lines.append(f"({', '.join(parts)},) = {value}")
-    for part, child in zip(parts, children, strict=True):
-        yield from unpacking(source, child, part)
+    return parts
 
 
 def packing(source: Source, spec: Any, leaves: Iterator[str]) -> str:

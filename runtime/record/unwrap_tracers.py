@@ -16,7 +16,6 @@ import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
-from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
@@ -26,7 +25,7 @@ from ...tracer.convert.copies import remade
 from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.ir.tracebacks import is_raise, last_frame
-from ...tracer.ir.trees import tree_flatten, tree_unflatten
+from ...tracer.ir.trees import tree_unflatten
 from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.numpy_api.series import Elementwise
 from ...tracer.record.array import TracedArray
@@ -57,9 +56,6 @@ Unwrap = Callable[[Any], Any]
 _MISSING = object()
 _MAX_DEPTH = 100
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue, KnownType)  # which know what they stand for
-_HASHED = (TracedArray, *_STAND_INS, KnownModule)
-_LEFT = (*_HASHED, np.ndarray, types.CodeType)
-_OWN_CONTAINERS = (Elementwise,)
 _CONTAINERS = (tuple, list, deque, dict, set, frozenset)
 _CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
@@ -229,9 +225,7 @@ class Settled:
     def _closure(self, fn: types.FunctionType, depth: int) -> None:
         """Settle the values that a function made by the run holds."""
         for cell in fn.__closure__ or ():
-            with suppress(ValueError):  # an empty one
-                if (new := self(cell.cell_contents, depth)) is not cell.cell_contents:
-                    cell.cell_contents = new
+            self(cell, depth)
         if (defaults := self(fn.__defaults__, depth)) is not fn.__defaults__:
             fn.__defaults__ = defaults
         self(fn.__kwdefaults__, depth)
@@ -241,6 +235,13 @@ class Settled:
     def key(self, key: Any) -> Any:
         """The plain form of a key of a dict or a member of a set: one that has been hashed is the very object."""
         return key if type(key) in _PLAIN_KEYS else self(key)
+
+    def keys_in(self, out: Any) -> None:
+        """Give the dicts of a result plain keys.  Hashing has asked for the value of such a key, with a guard: the
+        plain number is the very key in a replay, too."""
+        for part in _containers(out):
+            if issubclass(type(part), dict):
+                _plain_keys(part, self.key)
 
     def _attributes(self, value: Any, depth: int) -> None:
         if issubclass(type(value), BaseException):
@@ -276,19 +277,15 @@ class Settled:
         except RecursionError:  # it holds itself
             self.held.append(out)
             return out
-        self._each(_factories(out))
+        self._each([part.default_factory for part in _containers(out) if type(part) is defaultdict])
         values = not any(issubclass(type(leaf), type) for leaf in leaves) and all(map(_is_value, leaves))
-        out = self.whole(out, others)
+        ids = whole_containers(out, others, others)
+        out = with_whole(out, ids, lambda part: Whole(self(part))) if ids else out
         if values:
             return out
         leaves, spec = flatten_result(out)
         plain = self._each(leaves)
         return tree_unflatten(spec, [x if type(x) is Whole else p for x, p in zip(leaves, plain, strict=True)])
-
-    def whole(self, out: Any, others: Container[int]) -> Any:
-        """A result in which the containers that others have, too, with ids among *others*, are theirs."""
-        ids = whole_containers(out, others, others)
-        return with_whole(out, ids, lambda part: Whole(self(part))) if ids else out
 
     def _each(self, leaves: list[Any]) -> list[Any]:
         """These parts of a result with plain values in their objects; ``held`` gets those in which that can't be."""
@@ -299,50 +296,6 @@ class Settled:
             if len(self.unsettled) > before:
                 self.held.append(leaf if hasattr(type(leaf), "__next__") else self.unsettled[-1])
         return found
-
-
-def _factories(out: Any) -> list[Any]:
-    """The functions by which dicts in a result make what they do not hold."""
-    found: list[Any] = []
-
-    def look(value: Any) -> bool:
-        if type(value) is defaultdict:
-            found.append(value.default_factory)
-        return False
-
-    if type(out) is not TracedArray:
-        tree_flatten(out, look)
-    return found
-
-
-class PlainKeys(Settled):
-    """Gives dicts and sets plain keys, wherever a run has them, and leaves traced values as they are.  Hashing has
-    asked for the value of such a key, with a guard: the plain number is the very key in a replay, too."""
-
-    def __init__(self, plain: Settled) -> None:
-        super().__init__(plain._number, {})
-        self._plain = plain
-
-    def __call__(self, value: Any, depth: int = 0) -> Any:
-        kind = type(value)
-        if kind in _PLAIN_KEYS or kind in _LEFT or issubclass(kind, _OWN_CONTAINERS):
-            return value
-        return super().__call__(value, depth)
-
-    def _over_originals(self, fn: types.FunctionType) -> types.FunctionType:
-        return fn
-
-    def key(self, key: Any) -> Any:
-        kind = type(key)
-        if kind in _HASHED:
-            return self._plain(key)
-        if not issubclass(kind, tuple | frozenset):
-            return key
-        parts = [self.key(part) for part in key]
-        if all(new is old for new, old in zip(parts, key, strict=True)):
-            return key
-        make: Any = tuple.__new__ if issubclass(kind, tuple) else frozenset.__new__
-        return make(kind, parts)
 
 
 class Holders:
@@ -406,7 +359,7 @@ class Holders:
         looks at all objects that there are."""
         found: list[Any] = [x for x in gc.get_referrers(self._recorder) if type(x) is TracedArray]
         found += self._made()
-        result = _containers(out)
+        result = _containers(out, objects=True)
         passed = {id(x) for x in (*self._given, *result)}
         shown = [*VALUES.values()]
         found += [x for x, now, before in zip(shown, _counts(shown), self._shown, strict=True) if now > before]
@@ -445,8 +398,8 @@ def _class_of(store: dict[Any, Any]) -> type | None:
     return next((cls for cls in classes if gc.get_referents(vars(cls))[0] is store), None)
 
 
-def _containers(out: Any) -> list[Any]:
-    """The containers in *out*."""
+def _containers(out: Any, objects: bool = False) -> list[Any]:
+    """The containers in *out*; with *objects* those that have attributes, too, and what is in them."""
     found, stack, seen = [], [out], set[int]()
     while stack:
         value = stack.pop()
@@ -454,8 +407,9 @@ def _containers(out: Any) -> list[Any]:
             continue
         seen.add(id(value))
         kind = type(value)
-        parts = value.values() if issubclass(kind, dict) else value if issubclass(kind, list | tuple) else None
-        if parts is None and type(value) is not TracedArray and (store := dict_of(value)) is not None:
+        base: Any = next((base for base in _PARTED if issubclass(kind, base)), None)  # past the user's methods
+        parts = None if base is None else dict.values(value) if base is dict else base.__iter__(value)
+        if parts is None and objects and kind is not TracedArray and (store := dict_of(value)) is not None:
             parts = [store]
         if parts is not None:
             found.append(value)

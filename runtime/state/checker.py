@@ -72,7 +72,6 @@ class _Emitter:
     variables: dict[int, str] = field(default_factory=dict)  # id of a node -> its variable
     order: dict[int, int] = field(default_factory=dict)  # id of a node -> its number
     spaces: dict[tuple[int, str], bool] = field(default_factory=dict)  # globals that are guarded already
-    tokens: list[Hashable] = field(default_factory=list)
     trail: list[tuple[str, Hashable]] = field(default_factory=list)
     arrays: list[StateNode] = field(default_factory=list)
     groups: dict[Hashable, list[str]] = field(default_factory=dict)  # labels of objects that must stay distinct
@@ -111,7 +110,6 @@ class _Emitter:
         self.line(f"if {condition}{FAIL}")
 
     def add(self, label: str, *parts: Hashable) -> None:
-        self.tokens.append(parts)
         self.trail.append((label, parts))
 
     # ---- the walk
@@ -148,7 +146,7 @@ class _Emitter:
         return Snapshot(
             graph,
             self.arrays,
-            StateKey(tuple(self.tokens)),
+            StateKey(tuple([token for _, token in self.trail])),
             tuple([node.label for node in self.arrays]),
             self.trail,
             parameters,
@@ -342,7 +340,8 @@ class _Emitter:
 
     def no_other_sink(self, name: str, node: StateNode) -> None:
         """An object of the class of a sink, of which what it holds counts nowhere, is no other one."""
-        if type(node.obj) in self.sinks and not _has_items(node):
+        has_items = any(edge.how == "items" for edge in node.edges)  # which have a node of their own
+        if type(node.obj) in self.sinks and not has_items:
             self.groups.setdefault(("sink", type(node.obj)), []).append(name)
 
     def keys_head(self, name: str, node: StateNode, label: str) -> None:
@@ -381,7 +380,7 @@ class _Emitter:
     def parts(self, name: str, node: StateNode) -> None:
         edges = node.edges
         if edges:  # of some objects nothing was read
-            self.tokens.append(self.order[id(node)])
+            self.trail.append(("", self.order[id(node)]))
         if node.kind == "function" and not node.extra:  # a library's function is not patched in place
             fn = node.obj
             parts = self.graph.pins.functions[fn]
@@ -446,7 +445,7 @@ class _Emitter:
         if how in ("global", "builtin"):
             self.global_name(edge, label)
             return
-        self.tokens.append((how, _place(how, arg)))
+        self.trail.append(("", (how, _place(how, arg))))
         read = _READS.get(how)
         if read is None:
             _PARTS[how](self, owner, node, edge, label)
@@ -495,7 +494,7 @@ class _Emitter:
 
     def global_name(self, edge: Edge, label: str) -> None:
         space, name = edge.arg[0], edge.arg[-1]
-        self.tokens.append((edge.how, name, None if space is self.graph.main else IdentityKey(space)))
+        self.trail.append(("", (edge.how, name, None if space is self.graph.main else IdentityKey(space))))
         if (id(space), name) in self.spaces:
             return
         self.spaces[id(space), name] = True
@@ -569,11 +568,6 @@ def _place(how: str, arg: Any) -> Hashable:
     if how == "key" and is_leaf(arg):
         return state_token(arg)
     return identity(arg) if how in ("key", "cell", "context") else None
-
-
-def _has_items(node: StateNode) -> bool:
-    """Whether a node of its own stands for the items of the object."""
-    return any(edge.how == "items" for edge in node.edges)
 
 
 def _attribute(owner: str, name: str, obj: Any) -> str:

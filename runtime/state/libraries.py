@@ -18,7 +18,6 @@ import functools
 import os
 import sys
 import time
-import warnings
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
@@ -82,7 +81,6 @@ PRINT_OPTIONS = LibrarySetting(
     "np.get_printoptions()", _print_options, _context_variable("printoptions", "format_options")
 )
 ERRORS = LibrarySetting("np.geterr()", _numpy_errors, _context_variable("umath", "_extobj_contextvar"))
-FILTERS = LibrarySetting("warnings.filters", lambda: tuple(warnings.filters))
 TIME_ZONE = LibrarySetting("the time zone", lambda: (time.timezone, time.altzone, time.tzname))
 _BUFFER = LibrarySetting("np.getbufsize()", np.getbufsize)
 _SPECIAL_ERRORS = LibrarySetting("scipy.special.geterr()", _special_errors)

@@ -495,12 +495,6 @@ def home(cls: type, name: str) -> type | None:
 # ---- classes
 
 
-@lru_cache(None)
-def _methods(kind: type) -> frozenset[str]:
-    """Names that objects of a built-in type have from it, unless they have one of their own."""
-    return frozenset([name for name in dir(kind) if not hasattr(type(lookup(kind, name)), "__set__")])
-
-
 def can_change(cls: type) -> bool:
     """Whether attributes of the class can be set."""
     return bool(cls.__flags__ & HEAP_TYPE) and not cls.__flags__ & IMMUTABLE

@@ -146,11 +146,7 @@ def setting_of(obj: Any) -> LibrarySetting | None:
 
 
 def impurity(obj: Any) -> Refusal | None:
-    """The reason why a library's module, class or function is impure, or None."""
-    if isinstance(obj, types.ModuleType):
-        return impure(obj.__name__)
-    if not callable(obj):
-        return impure(type(obj).__module__) if type(obj).__module__ != "builtins" else None
+    """The reason why a library's class or function is impure, or None."""
     if isinstance(obj, type):
         why = impure(f"{obj.__module__}.{obj.__name__}") if isinstance(obj.__module__, str) else None
         if obj is weakref.finalize:  # keeps what it is given

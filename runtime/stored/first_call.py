@@ -86,10 +86,6 @@ class Key:
         if made_by is None:
             raise NotStoredError("the library's own sources are not there, or have changed: it rests on them")
 
-    def arrays(self, plan: StoredPlan) -> list[Any] | None:
-        """The arrays and numbers outside that *plan* takes its operands from; None where the state is another one."""
-        return read_again(plan.reads, self.roots)
-
 
 def which(fn: Callable[..., Any]) -> Any:
     """The text of which function *fn* is: what it does is told by what it reads."""
@@ -149,7 +145,7 @@ class FirstCalls:
             self._plans[key.text] = plans_of(key)
         self._spent += time.thread_time() - clock
         for plan in self._plans.get(key.text, ()):
-            arrays = key.arrays(plan)
+            arrays = read_again(plan.reads, key.roots)
             if arrays is None:
                 continue
             try:

@@ -29,7 +29,6 @@ from ..record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Call
 from ..record.complex_data import array_of, joins_lanes
 from ..record.recording import Recording
 from ..record.sparse_arrays import csr_array
-from ..state.snapshot import Snapshot
 from .first_call import KIND, Answered, Key, plans_of
 from .library_text import NotStoredError
 from .log_text import LogText
@@ -46,11 +45,9 @@ def keep(
     """Put a *recording* of *call* whose log is closed on disk; the reason where that can't be, else ""."""
     try:
         key = Key(fn, mode, *call.arguments)
-        if recording.log is None:
-            raise NotKeptError("the log of its run is not closed")
         for why in _hindrances(call, recording, program):
             raise NotKeptError(why)
-        outside = _by_log(recording.log, key)
+        outside = _outside(recording, key)
         answers, recorded = _hashes(recording, outside)
         if answered.get(key.text, {}).get(answers) == recorded:
             return ""
@@ -72,7 +69,7 @@ def agrees(fn: Callable[..., Any], mode: Mode, call: Call, recording: Recording,
     try:
         key = Key(fn, mode, *call.arguments)
         found = answered[key.text]
-        outside = None if recording.log is None else _by_log(recording.log, key)
+        outside = _outside(recording, key)
     except (NotStoredError, NotKeptError, KeyError):
         return None
     try:
@@ -170,16 +167,18 @@ def _positions(recording: Recording) -> tuple[bytes, ...] | None:
 @dataclass(frozen=True, slots=True)
 class _Outside:
     """The part of a plan that comes from outside: *arrays* and *contents* as in ``StoredPlan``, the *kinds* of the
-    former, and what a logged run has read."""
+    former, and what the run has read."""
 
     arrays: tuple[int, ...]
     kinds: tuple[type, ...]
     contents: tuple[tuple[int, bytes], ...]
-    reads: Reads | None = None
+    reads: Reads
 
 
-def _by_log(log: Snapshot, key: Key) -> _Outside:
-    """The outside of a logged run, as another process can find it again."""
+def _outside(recording: Recording, key: Key) -> _Outside:
+    """The outside of a run, as another process can find it again."""
+    log = recording.log
+    assert log is not None, "it has been used"
     text = LogText(log.graph, key.roots)
     fixed = [node for node in log.graph.nodes if node.kind == "array" and node.fixed]
     return _Outside(
@@ -262,7 +261,7 @@ def _constant(value: Any) -> Any:
 # ---- the recording
 
 
-def _hashes(recording: Recording, outside: _Outside | None) -> tuple[bytes, bytes]:
+def _hashes(recording: Recording, outside: _Outside) -> tuple[bytes, bytes]:
     """(what Python was told in the run, the program), hashed: what ``Recording.same_program`` compares."""
     canonical, output = recording.canonical, recording.output
     try:
@@ -271,7 +270,8 @@ def _hashes(recording: Recording, outside: _Outside | None) -> tuple[bytes, byte
                 tuple([(str(kind), answer) for kind, answer in recording.facts]),
                 tuple(recording.capacities),
                 _positions(recording),
-                *([] if outside is None or outside.reads is None else [outside.reads, outside.contents]),
+                outside.reads,
+                outside.contents,
             )
         )
         program = encode((

@@ -7,7 +7,7 @@ which arrays of the outside are operands, constants, sizes, places of temporarie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from types import MemberDescriptorType
 from typing import Any
 
@@ -41,7 +41,7 @@ def unpacked(content: bytes | memoryview | None) -> list[StoredPlan]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """*arrays*: the operands after the arguments, as positions among ``Key.arrays``; *contents*: bytes of such
+    """*arrays*: the operands after the arguments, as positions among those outside; *contents*: bytes of such
     arrays that have to be there.  *symbol*: the kernel in its *code*, which wants addresses for *symbols*.  *tree* is
     the user's result over those of the kernel: ``("r", k)``, ``("value", x)``,
     or ``("tuple", ...)``, ``("list", ...)``, ``("dict", (key, ...), ...)`` of such, or ``("sparse", entries, shape,
@@ -71,11 +71,8 @@ class StoredPlan:
 
     def parts(self) -> tuple[Any, ...]:
         """The plan as plain values."""
-        return (
-            tuple([_arg(a) for a in self.args]), tuple([_out(o) for o in self.outs]), self.arrays, self.contents,
-            self.constants, self.temp_offsets, self.arena_bytes, self.sizes, self.consts, self.single, self.tree,
-            self.code, self.symbols, self.symbol, self.answers, self.program, self.reads,
-        )  # fmt: skip
+        others = [getattr(self, part.name) for part in fields(self)[2:] if part.init]
+        return (tuple([_arg(a) for a in self.args]), tuple([_out(o) for o in self.outs]), *others)
 
     @staticmethod
     def of(args: Any, outs: Any, *rest: Any) -> StoredPlan:

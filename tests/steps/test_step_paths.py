@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tracegrad as torch
+from tracegrad.tracer.ir.trees import tree_leaves
 
 
 def parameter(*values):
@@ -36,6 +37,40 @@ def test_paths_of_a_step_are_tried_in_one_launch():
     for x in (up, down) * 4:
         compiled(x)
     assert compiled.stats.guard_misses == misses  # the launcher went from one to the other
+
+
+def a_view(t):
+    return t[:2]
+
+
+def a_view_in_two_places(t):
+    found = t[:2]
+    return found, found
+
+
+def a_detached_one(t):
+    return t.detach()
+
+
+def its_grad(t):
+    return t.grad
+
+
+@pytest.mark.parametrize("give", [a_view, a_view_in_two_places, a_detached_one, its_grad])
+def test_each_branch_gives_what_shows_memory_of_its_own_tensor(give):
+    p, q = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([10.0, 20.0, 30.0])
+    p.grad, q.grad = torch.tensor([4.0, 5.0, 6.0]), torch.tensor([7.0, 8.0, 9.0])
+
+    def step(x):
+        y = x + 0 * (p + q + p.grad + q.grad).sum()  # both read all
+        return give(p if y.sum() > 0 else q), y
+
+    compiled = torch.compile(step)
+    for sign in (1, 1, -1, -1, 1, -1, 1, 1, -1):
+        x = torch.tensor([float(sign)])
+        found, expected = [tree_leaves(f(x)) for f in (compiled, step)]
+        assert [t.tolist() for t in found] == [t.tolist() for t in expected]
+    assert compiled.stats.live == ""
 
 
 def test_paths_that_write_otherwise_have_launches_of_their_own():

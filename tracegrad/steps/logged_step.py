@@ -40,13 +40,14 @@ from ..tracer.ir.gc_pause import fewer_collections
 from ..tracer.ir.refusals import Reason, Refusal
 from ..tracer.ir.settings import AUTOCAST
 from ..tracer.record.array import TracedArray
+from ..tracer.record.constants import call_method
 from ..tracer.record.integers import Integers
 from ..tracer.record.recorder import Recorder
 from ..tracer.record.retry import Options, Retry
 from .device_program import has_leaves_on_host, is_given_there
 from .leaving import Leaving
 from .loop_tape import LoopTape
-from .step_arguments import arguments_of, recorder_of_tensors
+from .step_arguments import arguments_of
 from .step_autograd import derive
 from .step_finished import finished
 from .step_places import HELD, STATE_ARRAY
@@ -98,31 +99,29 @@ class LoggedStep(Logged):
         self, call: Call, mode: Mode, learned: Learned, others: Sequence[KnownReads] | None, look: Look | None
     ) -> LoggedRecording:
         before = {} if others is None else self.numbers
-        if is_given_there(call):
-            return self._run_for(True, call, before)
-        first = call.key in self.there
-        try:
-            return self._run_for(first, call, before)
-        except ElsewhereError:
-            self.there ^= {call.key}
-        try:
-            return self._run_for(not first, call, before)
-        except ElsewhereError as error:
-            raise NotClosedError(error.reason) from None
-
-    def _run_for(self, there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
-        """The recording of a run on the device, or on the host.
-
-        :raises ElsewhereError: where the other one is to be tried."""
-        outside: set[int] = set()  # ids of arguments that are found outside, too
+        given_there, outside, turned = is_given_there(call), set[int](), False
+        there = given_there or call.key in self.there
         while True:
             try:
                 return self._run_with(outside, there, call, before)
             except FoundTensorError as error:
                 outside.add(id(error.found))
+            except ElsewhereError as error:
+                if given_there:
+                    raise
+                if turned:
+                    raise NotClosedError(error.reason) from None
+                self.there ^= {call.key}
+                there, turned = not there, True
 
     def _run_with(self, outside: set[int], there: bool, call: Call, before: dict[str, Any]) -> LoggedRecording:
-        recorder = recorder_of_tensors()
+        """The recording of a run on the device, if it is *there*, or on the host; *outside*: ids of arguments that are
+        found outside, too.
+
+        :raises ElsewhereError: where the other one is to be tried."""
+        recorder = Recorder()
+        recorder.of_tensors = recorder.repeatable = True
+        recorder.call_method = call_method
         recorder.trusts, recorder.taught = self.trusts, self.taught
         place = device("cuda", current_device()) if there else CPU
         if there:

@@ -27,7 +27,7 @@ class LoopRows:
     def __init__(self) -> None:
         self.open: list[TapedIteration] = []
         # by id: rows that loops have put into lists, their histories then, what they are rows of, and their numbers
-        self.rows: dict[int, tuple[Tensor, TapeNode | None, Tensor, int]] = {}
+        self.listed: dict[int, tuple[Tensor, TapeNode | None, Tensor, int]] = {}
         # by id: rows at positions that follow from an iteration, what they are rows of, and where
         self.picked: dict[int, tuple[Tensor, Tensor, Any, tuple[Any, ...]]] = {}
 
@@ -50,7 +50,7 @@ class LoopRows:
         refreshed(row, t, code, positions)
         return True
 
-    def row_of(self, t: Tensor, index: Any) -> Tensor:
+    def row(self, t: Tensor, index: Any) -> Tensor:
         """Row *index* of *t*, which is iterated over."""
         if type(index) is int:
             (row,) = apply_views(UNBIND, t, [(0, index)])
@@ -76,13 +76,18 @@ class LoopRows:
             return None
         return parts[0] if len(parts) == 1 else apply(CAT, tuple(parts), (0,))
 
+    def stacked(self, items: Sequence[Tensor]) -> Tensor | None:
+        """The rows of one tensor, from one to another, that *items* are; None where they are none."""
+        whole, start, count = self.rows_from(items, 0)
+        return whole[start : start + count] if whole is not None and count == len(items) else None
+
     def rows_from(self, tensors: Sequence[Tensor], k: int) -> tuple[Tensor | None, int, int]:
         """(the tensor whose rows *tensors* are from *k* on, the first of them, how many)"""
         return run_of_rows(lambda at: self._row_place(tensors[at]), k, len(tensors))
 
     def _row_place(self, t: Tensor) -> tuple[Tensor, int] | None:
         """(the tensor of which *t* is a row, its number), if it was not written since."""
-        _, node, whole, k = self.rows.get(id(t), (None, None, None, 0))
+        _, node, whole, k = self.listed.get(id(t), (None, None, None, 0))
         if whole is None or type(t._data) is not TracedArray or t._data._storage.version or t._counter[0]:
             return None
         return (whole, k) if t._node is node and t._requires == whole._requires else None

@@ -113,11 +113,9 @@ class LoopTape(LoopRows):
         taped.starts[node] = symbol.atom
         return node
 
-    def symbol(self, value: Tensor, array: TracedArray) -> Tensor:
+    def begin(self, value: Tensor, array: TracedArray) -> Tensor:
         """The tensor over the symbol *array* in the place of *value*."""
-        taped, found = self.open[-1], _new(Tensor)
-        found._data, found._counter, found._inference = array, value._counter, value._inference
-        self.capture.made(found)
+        taped, found = self.open[-1], self._tensor(array, value._counter, value._inference)
         if value._requires:
             found._node, found._requires = self._start(value, array, taped), True
         taped.symbols[id(found)] = found, value
@@ -173,7 +171,7 @@ class LoopTape(LoopRows):
 
     # ---- what a loop leaves ----------------------------------------------------------------------------------------
 
-    def after(self, value: Tensor, array: TracedArray) -> Tensor:
+    def end(self, value: Tensor, array: TracedArray) -> Tensor:
         """The tensor over *array*, what *value*, of the iteration, is after the last one."""
         taped = self.ending
         assert taped is not None
@@ -183,9 +181,7 @@ class LoopTape(LoopRows):
                 return before
         if id(value) in taped.memo:
             return taped.memo[id(value)][1]
-        found = _new(Tensor)
-        found._data, found._counter, found._inference = array, [0], value._inference
-        self.capture.made(found)
+        found = self._tensor(array, [0], value._inference)
         self.capture.put(array, self.capture.device_of(raw(value)))
         taped.memo[id(value)] = value, found
         if value._requires and value._node is None:
@@ -194,16 +190,13 @@ class LoopTape(LoopRows):
             taped.ends.append((found, value))
         return found
 
-    def row_tensors(self, value: Tensor, stack: Atom, arrays: Sequence[TracedArray]) -> list[Tensor]:
+    def rows(self, value: Tensor, stack: Atom, arrays: Sequence[TracedArray]) -> list[Tensor]:
         taped, place = self.ending, self.capture.device_of(raw(value))
         assert taped is not None
         found = []
         for array in arrays:
-            t = _new(Tensor)
-            t._data, t._counter, t._inference = array, [0], value._inference
-            self.capture.made(t)
+            found.append(self._tensor(array, [0], value._inference))
             self.capture.put(array, place)
-            found.append(t)
         if id(value) in taped.symbols:
             found[0] = taped.symbols[id(value)][1]
         elif id(value) in taped.memo:  # a name or a place has the last one
@@ -213,6 +206,9 @@ class LoopTape(LoopRows):
             found[-1] = last
         taped.rows.append((stack, value, found))
         return found
+
+    def begins(self, value: Tensor) -> bool:
+        return self.ending is not None and id(value) in self.ending.symbols
 
     def ended(self, iteration: Any) -> None:
         taped = self.ending
@@ -236,7 +232,7 @@ class LoopTape(LoopRows):
             for k, t in enumerate(rows):
                 if value._requires and t._node is None and id(t) not in stood:
                     t._node, t._requires = row_node(whole, t, k), True
-                self.rows[id(t)] = t, t._node, whole, k
+                self.listed[id(t)] = t, t._node, whole, k
 
     def _shares_memory(self, taped: TapedIteration, read_after: list[Any]) -> bool:
         """Whether a tensor that the loop leaves shows memory from before the iteration, or that another one shows, and
@@ -260,10 +256,14 @@ class LoopTape(LoopRows):
 
     def _stack(self, stack: Atom, value: Tensor) -> Tensor:
         """The tensor of which the loop has given the rows."""
-        whole = _new(Tensor)
-        whole._data, whole._counter = self.capture.put(wrap_array(stack), self.capture.device_of(raw(value))), [0]
-        self.capture.made(whole)
-        return whole
+        return self._tensor(self.capture.put(wrap_array(stack), self.capture.device_of(raw(value))), [0])
+
+    def _tensor(self, array: TracedArray, counter: list[int], inference: bool = False) -> Tensor:
+        """A tensor of the run over *array*."""
+        found = _new(Tensor)
+        found._data, found._counter, found._inference = array, counter, inference
+        self.capture.made(found)
+        return found
 
     def _count(self, taped: TapedIteration, iteration: Any) -> None:
         """Count the writes of all iterations that are left."""
@@ -284,7 +284,7 @@ class LoopTape(LoopRows):
 
 
 class TensorHolder:
-    """The knowledge of loops about tensors; as of ``tracer/loops/holders.py``."""
+    """The knowledge of loops about tensors, most of which the tape has; as of ``tracer/loops/holders.py``."""
 
     def array(self, value: Tensor) -> TracedArray:
         return raw(value)  # type: ignore[no-any-return]
@@ -302,27 +302,11 @@ class TensorHolder:
                 return None
         return type(value), value._requires, value._node is None, value._inference, value._base is not None
 
-    def begin(self, value: Tensor, array: TracedArray) -> Tensor:
-        return STATE.capture.tape.symbol(value, array)  # type: ignore[no-any-return]
-
-    def end(self, value: Tensor, array: TracedArray) -> Tensor:
-        return STATE.capture.tape.after(value, array)  # type: ignore[no-any-return]
-
-    def begins(self, value: Tensor) -> bool:
-        ending = STATE.capture.tape.ending
-        return ending is not None and id(value) in ending.symbols
-
-    def rows(self, value: Tensor, stack: Atom, arrays: Sequence[TracedArray]) -> list[Tensor]:
-        return STATE.capture.tape.row_tensors(value, stack, arrays)  # type: ignore[no-any-return]
-
-    def stacked(self, items: Sequence[Tensor]) -> Tensor | None:
-        whole, start, count = STATE.capture.tape.rows_from(items, 0)
-        return whole[start : start + count] if whole is not None and count == len(items) else None
-
-    def row(self, whole: Tensor, index: Any) -> Tensor:
-        return STATE.capture.tape.row_of(whole, index)  # type: ignore[no-any-return]
+    def __getattr__(self, name: str) -> Any:
+        """The same of the tape of the run."""
+        return getattr(STATE.capture.tape, name)
 
 
-for _kind in (Tensor, Parameter):
-    HOLDERS[_kind] = TensorHolder()
+_holder: Any = TensorHolder()
+HOLDERS.update(dict.fromkeys((Tensor, Parameter), _holder))
 ROW_ITERATORS.append(TensorRows)

@@ -23,7 +23,6 @@ from ..runtime.paths.dispatcher import Dispatcher
 from ..runtime.paths.entry import MAX_TRANSIENT, Endpoint
 from ..runtime.paths.fallback import Live
 from ..runtime.paths.family import Family, Variant
-from ..runtime.paths.int_arguments import now_numbers
 from ..runtime.paths.paths import Missed, Path, make_path, new_counts
 from ..runtime.record.call_key import DEVICE, TENSOR, Call
 from ..runtime.state.values import partition
@@ -118,38 +117,23 @@ class StepDispatcher(Dispatcher):
             self.logged.new_call = True
         return self.answer(endpoint, self.numbers(_keyed(call)))
 
-    def _by_log(
-        self, endpoint: Endpoint, call: Call, known: Sequence[Variant], variant: Variant | None, reason: str
-    ) -> Any:  # fmt: skip
-        if sum(map(_is_unused, known)) > MAX_TRANSIENT:
-            return MISS
+    def _logged(self, endpoint: Endpoint, call: Call, known: Sequence[Variant]) -> tuple[Any, Any]:
+        unused = [v for v in known if all(path.counts[0] < 2 for path in v.paths)]  # none has answered a later call
+        if len(unused) > MAX_TRANSIENT:
+            return MISS, None
         if self.logged is None:
             self.logged = import_module(".logged_step", __package__).LoggedStep(self.fn)  # not all calls need it
         found = self.logged.record(call, endpoint.mode, None, () if known else None, 0, self.stats.retried)
-        if type(found) is Options:
-            return found
         if found is None and self.logged.settles:
             self.stats.note("runs eagerly, since the run changes what it reads")
-            return self._eagerly(call)
-        if found is None:
-            return MISS
-        self.stats.traces += 1
-        self.stats.note(now_numbers(self.logged.new) if self.logged.new else reason or endpoint.integers.reason(call))
-        try:
-            new = self._variant(endpoint, call, Variant(found.snapshot))
-            return self._keep(endpoint, call, new, found.recording)
-        finally:
-            found.snapshot.release()
+            return self._plain(call), None
+        return (found, None) if type(found) is Options else (MISS, found)
 
     def _by_python(self, endpoint: Endpoint, call: Call, reason: str) -> Any:
         why = self.unseen(call)
         if call.by_value is not None and not endpoint.integers.are_no_matter(call, listed(why)):
             return by_value({})
         return self._unrecorded(endpoint, call, why or [Refusal.STEP_STATES()])
-
-    def _eagerly(self, call: Call) -> Any:
-        args, kwargs = (call.by_value or call).arguments
-        return self.fn(*args, **kwargs)
 
     def _drop(self, recording: Any) -> None:
         recording.capture.undo()
@@ -197,23 +181,8 @@ class StepDispatcher(Dispatcher):
             restore_streams(before)
         return [*values, *arrays], found
 
-    def _by_numpy(self, endpoint: Endpoint, call: Call, recording: Any, path: Path, values: Sequence[Any]) -> Any:
-        return self._instead(call, recording)
-
-    def _run_live(self, endpoint: Endpoint, call: Call, live: Live) -> Any:
-        return self._eagerly(call)
-
-    def _run_once(self, endpoint: Endpoint, call: Call, recording: Any, live: Live) -> Any:
-        return self._instead(call, recording)
-
-    def _instead(self, call: Call, recording: Any) -> Any:
-        """The answer to a call whose *recording* is not kept, by an eager run."""
-        recording.capture.undo()
-        recording.release()
-        return self._eagerly(call)
-
     def _unrecorded(self, endpoint: Endpoint, call: Call, reasons: Sequence[Reason]) -> Any:
-        out = self._eagerly(call)  # which may raise what is the user's own error
+        out = self._plain(call)  # which may raise what is the user's own error
         why = listed(reasons)
         if all(reason.code is not Refusal.STEP_STATES for reason in reasons):
             with self.lock:
@@ -222,11 +191,6 @@ class StepDispatcher(Dispatcher):
         self.stats.live = why
         self.stats.note(why)
         return out
-
-
-def _is_unused(variant: Variant) -> bool:
-    """Whether no recording of *variant* has answered a later call."""
-    return all(path.counts[0] < 2 for path in variant.paths)
 
 
 def _keyed(call: Call) -> Call:

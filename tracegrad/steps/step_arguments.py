@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from ..runtime.logged.reads import NotClosedError, not_closed
-from ..runtime.record.call_key import ARRAY, FLOAT, INTEGER, SCALAR, TENSOR, Call
+from ..runtime.record.call_key import DATA, INTEGER, TENSOR, Call
+from ..runtime.record.record import traced_argument
 from ..tensors.capture import Capture
 from ..tensors.device import CPU
 from ..tensors.hooks import at_leaf
 from ..tensors.tensor import Tensor
 from ..tracer.ir.refusals import Refusal
-from ..tracer.record.array import TracedArray
-from ..tracer.record.constants import call_method
 from ..tracer.record.integers import Integers
-from ..tracer.record.recorder import Recorder
 from .step_places import LEAF
-
-
-def recorder_of_tensors() -> Recorder:
-    """A recorder for a run of eager code."""
-    recorder = Recorder()
-    recorder.of_tensors = recorder.repeatable = True
-    recorder.call_method = call_method
-    return recorder
 
 
 def arguments_of(
@@ -32,16 +23,14 @@ def arguments_of(
 ) -> tuple[list[Any], dict[int, Tensor]]:
     """(the leaves of the call as a run gets them, the tensors among them that stand for arguments, by position);
     *tensors*: the ids of those that do, while others are the very tensors that a replay has to be given."""
-    recorder, leaves = capture.recorder, list(call.leaves)
+    leaves = list(call.leaves)
     proxies: dict[int, Tensor] = {}
     for k, (leaf, kind) in enumerate(zip(call.leaves, call.kinds, strict=True)):
-        if kind in (ARRAY, FLOAT, SCALAR):
-            var = capture.add_input(LEAF, leaf, f"the argument `{names[k]}`", k, weak=kind == FLOAT)
-            stand_in = TracedArray(var, recorder, owner=f"the argument `{names[k]}`" if kind == ARRAY else None)
-            leaves[k] = capture.put(stand_in, CPU)
-        elif kind == INTEGER:
-            var = capture.add_input(LEAF, float(leaf), f"the argument `{names[k]}`", k, weak=True)
-            leaves[k] = integers.stand_in(var, leaf, k)
+        if kind in DATA:
+            add_input = partial(capture.add_input, LEAF, payload=k)
+            _, leaves[k] = traced_argument(integers, leaf, kind, names[k], k, add_input)
+            if kind != INTEGER:
+                capture.put(leaves[k], CPU)
         elif kind == TENSOR and id(leaf) in tensors:
             leaves[k] = proxies[k] = _argument(capture, leaf, k, names[k])
     return leaves, proxies

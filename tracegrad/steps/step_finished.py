@@ -57,7 +57,7 @@ def finished(
     return TensorRecording(
         graph, canonicalise(graph), len(places.inputs), captured, output, [],
         list(recorder.input_names), results.changes, tuple(program.capacities), tuple(program.notes),
-        effects=results.effects, answers=[(g.kind, g.answer) for g in recorder.guards],
+        effects=results.effects,
         questions=tuple(recorder.answered.questions), places=places.inputs, writes=results.writes, looked=places.looked,
         held=places.held, tensors=[(t, tensor_facts(t)) for t in places.from_outside(wanted)],
         arguments_as=places.arguments_as, link=link, wanted=[places.of(t) for t in wanted],

@@ -27,7 +27,7 @@ from ..tracer.record.shown_text import Shown
 from .leaving import Leaving
 from .step_autograd import as_array, tensors_in
 from .step_effects import GradAssigned, MemoryWritten, TensorMade
-from .step_places import HELD, LEAF, Places, text_at
+from .step_places import HELD, LEAF, Places, key_of, text_at
 
 _Datum = tuple[Atom | None, str]  # as `packed` takes it: the atom of a result, if it is one, and the form of its text
 
@@ -47,7 +47,7 @@ class StepResults:
         self._grads: dict[int, int] = {}  # id of a tensor that becomes a `.grad` -> its result
         self._returned: dict[int, int] = {}  # id of a traced array -> its result
         self._stands: Counter[int] = Counter()  # id of a tensor -> in how many places of what is returned it stands
-        self._chains: list[Any] = []  # the operations by which returned views show memory from outside; parts of texts
+        self._chains: list[Any] = []  # whose memory returned tensors show, and by which operations; parts of texts
         self._source = Source("o")
         self._source.names.update(make=make, asarray=np.asarray if capture.device.type == "cpu" else as_array)
 
@@ -157,14 +157,17 @@ class StepResults:
             return None
         if self._capture.grads.get(id(owner), (owner, t))[1] is not t:
             self.changes.append(Refusal.STEP_GRAD())
-        return None, text_at(self._source, ("grad", self._places.of(owner)), self._texts)
+        there = "grad", self._places.of(owner)
+        self._chains.append(key_of(there))
+        return None, text_at(self._source, there, self._texts)
 
     def _shown(self, t: Tensor) -> _Datum | None:
         """A tensor that the run made over the memory of one from outside."""
         shown = self._leaving.shown(t)
         if shown is None:
             return None
-        self._chains.append(_operations(t._chain))
+        root, chain = shown.args
+        self._chains.append((key_of(self._places.of(root)), _operations(chain)))
         if self._stands[id(t)] == 1 and id(t) not in self._leaving.aliases:
             return None, shown(self._source, self._texts)
         name, made_once = self._leaving.named_alias(t, shown)

@@ -23,7 +23,7 @@ class TensorRows:
         if self.tensor._counter[0] != self.version:
             raise STATE.capture.log.refuse("a tensor that is changed while it is iterated over")
         self.at += 1
-        return STATE.capture.tape.row_of(self.tensor, self.at - 1)
+        return STATE.capture.tape.row(self.tensor, self.at - 1)
 
     def __length_hint__(self) -> int:
         return len(self.tensor) - self.at

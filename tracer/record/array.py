@@ -36,7 +36,7 @@ from ..ops.shape import reshape, slice_axis
 from .buffers import LaneStep, ReshapeStep, Storage, TransposeStep, ViewStep, put_through
 from .plain_values import array_refusal, called_by_name, check_number_allowed
 from .recorder import Recorder, current_recorder
-from .shown_text import PRINT, Shown, Texts
+from .shown_text import PRINT, Shown, Texts, shows_text
 
 UFUNCS: dict[Any, Callable[..., Any]] = {}  # np.ufunc -> function of atoms and scalars
 UFUNC_METHODS: dict[tuple[Any, str], Callable[..., Any]] = {}  # (np.add, "reduce") -> function(ufunc, *arguments)
@@ -193,14 +193,6 @@ class TracedArray(metaclass=_StandIn):
             value = F.select(current.within(), broadcast_to(value, self._atom.aval.shape), self.atom)
         storage.atom = put_through(self._steps, storage.atom, value)
         storage.version += 1
-
-    def whole(self) -> TracedArray:
-        """The array of the whole buffer."""
-        result = TracedArray.__new__(TracedArray)
-        result._storage = storage = self._storage
-        result._atom, result._version, result._steps, result._uncertain = storage.atom, storage.version, (), False
-        result._recorder = self._recorder
-        return result
 
     def view(self, *given: Any, **named: Any) -> TracedArray:
         """The view of this array through a step (``ndarray.view`` where the user's code calls it)."""
@@ -375,15 +367,6 @@ class TracedArray(metaclass=_StandIn):
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
         return map(self.__getitem__, range(self.shape[0]))
-
-    def __repr__(self) -> str:
-        return self._text(sys._getframe(1), "repr")
-
-    def __str__(self) -> str:
-        return self._text(sys._getframe(1), "str")
-
-    def __format__(self, spec: str) -> str:
-        return self._text(sys._getframe(1), "format", spec)
 
     def _text(self, frame: FrameType, how: str, spec: str = "") -> str:
         """The text that *frame* asks for, by ``repr``, ``str`` or a format: a mark where only the outside will see it,
@@ -667,6 +650,7 @@ class TracedArray(metaclass=_StandIn):
         return self.__copy__()
 
 
+shows_text(TracedArray)
 _UNCERTAIN = (
     "this {} through a reshape of an array that may lie in memory in another order than C, and {}: whether NumPy makes "
     "a view or a copy "

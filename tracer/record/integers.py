@@ -16,7 +16,6 @@ recording and makes another in which that int is compared by value.
 from __future__ import annotations
 
 import operator
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from threading import get_ident
 from types import FrameType
@@ -35,7 +34,7 @@ from ..ops.shape import reshape
 from .array import UFUNCS, TracedArray, shown_to, wrap
 from .recorder import Recorder, current_recorder
 from .retry import Options, Retry
-from .shown_text import Shown
+from .shown_text import Shown, shows_text
 
 Place = int | str  # of an int: the number of a leaf, the label of a part of the outside state
 LIMITS = (2**16, 2**31)  # of the magnitudes of inputs
@@ -55,14 +54,11 @@ def limit_of(value: int) -> int:
     return next((limit for limit in LIMITS if -limit <= value <= limit), 0)
 
 
-def by_value(asked: Mapping[Place, Site | None], raised: bool = False, names: Sequence[str] = ()) -> Options:
+def by_value(asked: Mapping[Place, Site | None], names: Sequence[str] = ()) -> Options:
     """Ints that can't be numbers of the run: those that are *asked* for (a leaf by its number, one of the outside state
-    by its label), or all arguments.  *raised*: the function has raised an exception, which may be its own; *names*: of
-    the leaves."""
+    by its label), or all arguments.  *names*: of the leaves."""
     note = "ints that vary are compared by value: another program, or an error, came of them as numbers"
-    if raised:
-        note = "an exception: the call is made again with ints by value"
-    elif asked:
+    if asked:
         told = {names[k] if type(k) is int else k: site for k, site in asked.items()}
         parts = [
             f"the value of `{k}` is asked for at {v}" if v else f"`{k}` is compared by value" for k, v in told.items()
@@ -70,15 +66,14 @@ def by_value(asked: Mapping[Place, Site | None], raised: bool = False, names: Se
         note = "; ".join(parts)
     outside = frozenset(place for place in asked if type(place) is str)
     arguments = {place: site for place, site in asked.items() if type(place) is int}
-    return Options(note, contents=outside, ints=arguments if arguments or not outside else None, raised=raised)
+    return Options(note, contents=outside, ints=arguments if arguments or not outside else None)
 
 
 class Integers:
     """The ints of one recording that are numbers of the run.
 
     ``places``: theirs.  ``names``: of the leaves of the call.  ``asked``: those whose values were asked for, with the
-    user's line.  ``made``: what was computed from them.  ``kept``: whether the run has changed objects of the user's,
-    so that it must not be run again; ``has_items``: whether some are elements of arrays."""
+    user's line.  ``made``: what was computed from them.  ``has_items``: whether some are elements of arrays."""
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
@@ -86,7 +81,6 @@ class Integers:
         self.names: Sequence[str] = ()
         self.asked: dict[Place, Site | None] = {}
         self.made: list[Var] = []
-        self.kept = False
         self.has_items = False
 
     def stand_in(self, var: Var, value: int, place: Place) -> TracedInt:
@@ -111,12 +105,10 @@ class Integers:
         self.has_items = True
         return TracedInt(self, made, *bounds, frozenset((ITEMS,)), False)
 
-    def refuse(self, drop: bool = False, raised: bool = False) -> None:
-        """Have the recording dropped if a value was asked for; or, with arguments among the ints, if it is to *drop*,
-        or has *raised*."""
-        arguments = (drop or raised) and any(type(place) is int for place in self.places)
-        if (self.asked or arguments) and not self.kept:
-            raise Retry(by_value(self.asked, raised, self.names))
+    def refuse(self) -> None:
+        """Have the recording dropped if a value was asked for."""
+        if self.asked:
+            raise Retry(by_value(self.asked, self.names))
 
     def raised(self) -> None:
         """Have elements of arrays compared by value where the run has raised an exception: C code may want ints."""
@@ -291,15 +283,6 @@ class TracedInt:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return (int, (self.asked(),))
-
-    def __repr__(self) -> str:
-        return self._text(sys._getframe(1), "repr")
-
-    def __str__(self) -> str:
-        return self._text(sys._getframe(1), "str")
-
-    def __format__(self, spec: str) -> str:
-        return self._text(sys._getframe(1), "format", spec)
 
     def _text(self, frame: FrameType, how: str, spec: str = "") -> str:
         recorder = self.recorder
@@ -508,4 +491,5 @@ _TO_FLOAT = frozenset((
     np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2, np.log10, np.log1p, np.sin, np.cos, np.tan, np.tanh,
     np.sinh, np.cosh, np.arctan, np.arcsin, np.arccos, np.arcsinh, np.deg2rad, np.rad2deg, np.radians, np.degrees,
 ))  # fmt: skip
+shows_text(TracedInt)
 operators(TracedInt, "add sub mul truediv floordiv mod divmod and or xor lshift rshift matmul".split(), _COMPARISONS)

@@ -32,12 +32,6 @@ class Report:
     caller: Callable[..., Any] | None
     key: Hashable
 
-    def give(self, plain: Callable[[Any], Any]) -> None:
-        """Make the call; *plain* gives the plain form of a value."""
-        args, kwargs = plain(self.args), {name: plain(value) for name, value in self.kwargs.items()}
-        call = getattr(self.owner, self.name)
-        call(*args, **kwargs) if self.caller is None else self.caller(call, args, kwargs)
-
 
 def names_below(space: Any) -> dict[str, Any]:
     """The user's own globals, where code may be shown others, *space*."""

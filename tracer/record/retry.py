@@ -29,7 +29,6 @@ class Options:
     trusts: bool = True  # whether what operations need to hold is looked at once, when the run is over
     apart: frozenset[Any] = frozenset()  # code of functions whose batches are run row by row
     ints: Mapping[int, Site | None] | None = None  # arguments that are compared by value; all, where there are none
-    raised: bool = False  # whether the function has raised an exception, which may be its own, and not due to *ints*
 
 
 class Retry(BaseException):

@@ -8,6 +8,7 @@ there.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,6 +40,14 @@ class Shown:
         return format(value, self.spec) if self.how == "format" else repr(value) if self.how == "repr" else str(value)
 
 
+def shows_text(kind: Any) -> None:
+    """Let the text of an object of this class be what its ``_text`` gives the frame that asks: by ``repr``, ``str`` or
+    a format."""
+    kind.__repr__ = lambda self: self._text(sys._getframe(1), "repr")
+    kind.__str__ = lambda self: self._text(sys._getframe(1), "str")
+    kind.__format__ = lambda self, spec: self._text(sys._getframe(1), "format", spec)
+
+
 @dataclass(slots=True)
 class Printed:
     """One call of ``print``: its text, and what else it was given."""
@@ -67,23 +76,8 @@ class Texts:
         parts = _MARK.split(text)
         return [self.shown[int(part)] if k % 2 else part for k, part in enumerate(parts)]
 
-    def written(self, text: str, number: Callable[[Any], Any]) -> str:
-        """*text* with values in place of the traced arrays in it."""
-        if not self.shown or "<traced" not in text:
-            return text
-        return "".join([p if isinstance(p, str) else p.write(number(p.value)) for p in self.pieces(text)])
-
     def print_bodies(self) -> None:
         """Print what the bodies of loops, branches and rules print, which run once for all that they stand for."""
         for one in self.in_bodies:
             if one is not None:
                 print(one.text, end=one.end, flush=one.flush, file=one.file)
-
-    def print(self, number: Callable[[Any], Any]) -> None:
-        """Print all that has been kept; *number* gives the value of a traced array."""
-        kept, self.printed = self.printed, []
-        for one in kept:
-            if not isinstance(one, Printed):
-                one.give(number)
-                continue
-            print(self.written(one.text, number), end=one.end, flush=one.flush, file=one.file)

@@ -24,6 +24,7 @@ from ..ops.elementwise import F, cast
 from .array import STAND_INS, UFUNCS, TracedArray, class_of, wrap
 from .integers import operators
 from .recorder import Recorder, current_recorder
+from .shown_text import shows_text
 
 Place = tuple[str, int]  # file and line of a choice
 _EXACT = 2**53
@@ -132,14 +133,8 @@ class Undecided:
             raise AttributeError(name)
         return getattr(self.decided(), name)
 
-    def __repr__(self) -> str:
-        return self.decided()._text(sys._getframe(1), "repr")
-
-    def __str__(self) -> str:
-        return self.decided()._text(sys._getframe(1), "str")
-
-    def __format__(self, spec: str) -> str:
-        return self.decided()._text(sys._getframe(1), "format", spec)
+    def _text(self, *how: Any) -> str:
+        return self.decided()._text(*how)
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         self.refuse()
@@ -308,6 +303,7 @@ class UndecidedTruth:
     __reduce_ex__ = __abs__ = __pos__ = _refuse  # type: ignore[assignment]
 
 
+shows_text(Undecided)
 operators(Undecided, ("add", "sub", "mul", "truediv", "pow"), ("eq", "ne", "lt", "le", "gt", "ge"))
 STAND_INS[Undecided] = Undecided.array
 STAND_INS[UndecidedTruth] = UndecidedTruth.decided

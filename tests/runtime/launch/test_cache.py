@@ -10,7 +10,7 @@ import pytest
 
 from tracegrad import compile_grad, config
 from tracegrad.runtime.launch.kernel_cache import KernelCache
-from tracegrad.runtime.paths.dispatcher import Dispatcher
+from tracegrad.runtime.paths.dispatcher import FunctionDispatcher
 from tracegrad.runtime.record.call_key import ARRAY, FLOAT, OBJECT, SCALAR, VALUE, Static, classify, flatten
 from tracegrad.runtime.record.trees import Source, flatten_tree, make_function, packing, unpacking
 
@@ -170,7 +170,7 @@ def test_cached_calls_do_not_look_at_the_call(monkeypatch):
     p = {"w": X.copy()}
     for _ in range(3):
         f.value_and_grad(X, 3, p)
-    monkeypatch.setattr(Dispatcher, "dispatch", lambda *a: pytest.fail("not answered by a slot"))
+    monkeypatch.setattr(FunctionDispatcher, "dispatch", lambda *a: pytest.fail("not answered by a slot"))
     for _ in range(3):
         _value, gradient = f.value_and_grad(X, 3, p)
         np.testing.assert_allclose(gradient, 3 * X)
@@ -184,8 +184,8 @@ def test_several_slots_alternate(monkeypatch):
         for x in inputs:
             f.grad(x)
     descents = []
-    real = Dispatcher.dispatch
-    monkeypatch.setattr(Dispatcher, "dispatch", lambda *a: descents.append(1) or real(*a))
+    real = FunctionDispatcher.dispatch
+    monkeypatch.setattr(FunctionDispatcher, "dispatch", lambda *a: descents.append(1) or real(*a))
     for _ in range(3):
         for x in inputs:
             np.testing.assert_allclose(f.grad(x), 2 * x if np.sum(x) > 0 else 3 * x**2)
@@ -208,6 +208,6 @@ def test_objects_and_methods_have_slots(monkeypatch):
     model, cfg = Model(), Settings()
     for _ in range(3):
         model.loss.grad(X, cfg)
-    monkeypatch.setattr(Dispatcher, "dispatch", lambda *a: pytest.fail("not answered by a slot"))
+    monkeypatch.setattr(FunctionDispatcher, "dispatch", lambda *a: pytest.fail("not answered by a slot"))
     model.w[0] = 7.0
     np.testing.assert_allclose(model.loss.grad(X, cfg), model.w * 6)

@@ -15,7 +15,7 @@ import tracegrad
 from tracegrad import compile_grad
 from tracegrad.runtime.launch import bind
 from tracegrad.runtime.paths import family as family_module
-from tracegrad.runtime.paths.dispatcher import Dispatcher
+from tracegrad.runtime.paths.dispatcher import FunctionDispatcher
 from tracegrad.runtime.paths.family import successors
 from tracegrad.tracer.ir.refusals import Refusal
 
@@ -74,8 +74,8 @@ def launcher(request, monkeypatch):
 def descents(monkeypatch):
     """The dispatchers that calls came to."""
     seen = []
-    real = Dispatcher.dispatch
-    monkeypatch.setattr(Dispatcher, "dispatch", lambda *args: (seen.append(args[0]), real(*args))[1])
+    real = FunctionDispatcher.dispatch
+    monkeypatch.setattr(FunctionDispatcher, "dispatch", lambda *args: (seen.append(args[0]), real(*args))[1])
     return seen
 
 
@@ -344,6 +344,18 @@ def test_kernels_check_guards_before_they_go_on():
         assert alone[0] == value and alone[1][0].tobytes() == dw.tobytes() and alone[1][1].tobytes() == dv.tobytes()
     assert len(f.stats.paths) == 4
     assert "2 of 2 guards are checked before other loops run" in f.explain(*points[0], level="all")
+
+
+def doubled(z, s):
+    return z * 2 if s > 0 else np.complex128(z * 2)
+
+
+def test_each_branch_gives_a_number_of_its_own_class():
+    compiled = compile_grad(doubled)
+    for s in (1.0, 1.0, -1.0, -1.0, 1.0, -1.0, 1.0, -1.0):
+        found, expected = compiled(1 + 2j, s), doubled(1 + 2j, s)
+        assert type(found) is type(expected) and found == expected
+    assert compiled.stats.live == ""
 
 
 GRAPH = """

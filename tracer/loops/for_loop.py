@@ -29,13 +29,13 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder, current_recorder
 from .holders import HOLDERS
-from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, has_copies, live_parts, same_objects, source_of
+from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, live_parts, same_objects, source_of
 from .iteration import FEW_TRIPS, EarlierWrites, Iteration, keep_identities
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine, bounds
 from .python_ints import run_again
-from .quiet import Quiet, is_plain_source
+from .quiet import Quiet
 from .row_writes import value_of
 from .values import UNSET
 
@@ -71,7 +71,7 @@ def source_to_mark(recorder: Recorder, iterable: Any, loop: Any) -> Iterated | N
         return None
     forget_left_loops(recorder)
     source = source_of(recorder, iterable)
-    return None if source is not None and _has_exit(loop) and has_copies(source) else source
+    return None if source is not None and _has_exit(loop) and source.has_copies() else source
 
 
 def _has_exit(loop: Any) -> bool:
@@ -275,7 +275,7 @@ class ForLoop(BoundNames):
         if self.uncertain or self.attempts or self.pieces:
             return False
         if self.quiet is None:
-            self.quiet = Quiet(self.recorder, frame, self.loop, count if is_plain_source(self.source) else None)
+            self.quiet = Quiet(self.recorder, frame, self.loop, count if self.source.is_plain() else None)
         return self.quiet.lasts()
 
     def _marked(self, frame: FrameType, k: int) -> Any:

@@ -18,7 +18,7 @@ from ..record.made_arrays import MadeArray, for_parts, part_taken
 from ..record.recorder import Recorder
 from . import tables
 from .histories import History, is_traced_position, position_in
-from .iterables import ListOfLists, RowOfLists, element_of, has_rows, listed
+from .iterables import ListOfLists, RowOfLists, listed
 from .marked import Marked
 from .positions import Affine, bounds
 
@@ -147,7 +147,7 @@ def _is_traced(index: Any) -> bool:
 def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     """The element of a list or tuple of like values, as a row of their stack."""
     source = listed(recorder, list(container)) if index.aval.size == 1 else None
-    if source is None or not has_rows(source):
+    if source is None or not source.has_rows:
         return container[index]
     form = recorder.open_loops[-1].form(index.atom)
     low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
@@ -161,7 +161,7 @@ def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     if isinstance(place, Var):
         recorder.loops.int_ranges[place] = 0, len(container) - 1
     now = int(recorder.value(place))
-    return element_of(recorder, source, wrap(cast(place, INT, weak=True)), form if sure else None, now)
+    return source.element(wrap(cast(place, INT, weak=True)), form if sure else None, now)
 
 
 def row_gone_over(recorder: Recorder, lists: Sequence[Sequence[Any]], index: TracedArray) -> RowOfLists | None:

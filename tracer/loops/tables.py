@@ -213,24 +213,6 @@ class RowIterator:
         self.at = at
 
 
-class RowItems:
-    """The elements of a row, as a loop goes over them, from number *first* on."""
-
-    def __init__(self, row: TableRow, first: int) -> None:
-        self.row, self.first = row, first
-        self.length = Affine(row.table.plain.shape[1] - first)
-
-    def symbol(self, marked: Any, k: int) -> TracedArray:
-        first = self.first + k
-        return self.row.table.element(self.row, marked.integer(Affine(first, {marked.number: 1}), first))
-
-    def item(self, k: int) -> TracedArray:
-        return self.row.table.element(self.row, self.first + k)
-
-    def at(self, k: TracedArray) -> TracedArray:
-        return self.row.table.element(self.row, k + self.first)
-
-
 def _places(write: Assignment) -> Any:
     """Where the elements are at which *write* puts its values, in all iterations."""
     forms = [write.row, write.column]

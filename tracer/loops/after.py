@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.aval import INT
-from ..ir.graph import Atom, Lit, Pair, Var, lanes
+from ..ir.graph import Atom, Lit, Var, of_reals, reals
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import A_PART, STAND_INS, TracedArray
@@ -165,24 +165,20 @@ class After:
         form = self.of.marked.form(atom) if leaf.aval.weak else None
         if form is not None:
             return self._counted(form, -1) if before is None else self._or_before(form, before)
-        if before is not None:
-            at = len(self.wanted.last)
-            self.wanted.last.append((atom, before))
-            return lambda results: self._wrapped(leaf, kind, results.last[at])
-        old = self._from_before(leaf)
-        if old is not None:
-            return lambda _: old
-        view = self._view_after(leaf)
-        if view is not None:
-            return view
-        at = len(self.wanted.last)
-        if isinstance(atom, Pair):
-            self.wanted.last += [(x, None) for x in lanes(atom)]
-            return lambda results: self._wrapped(
-                leaf, kind, Pair(results.last[at], results.last[at + 1], atom.aval.dtype)
-            )
-        self.wanted.last.append((atom, None))
-        return lambda results: self._wrapped(leaf, kind, results.last[at])
+        found = None
+        if before is None:
+            old = self._from_before(leaf)
+            found = self._view_after(leaf) if old is None else lambda _: old
+        if found is not None:
+            return found
+        last = self._at_end(atom, before)
+        return lambda results: self._wrapped(leaf, kind, last(results))
+
+    def _at_end(self, atom: Atom, before: Atom | None = None) -> Callable[[LoopResults], Atom]:
+        """The way to take *atom* of the last iteration from the results, or *before* where there is none."""
+        at, parts = len(self.wanted.last), reals(atom)
+        self.wanted.last += zip(parts, [None] * len(parts) if before is None else reals(before), strict=True)
+        return lambda results: of_reals(atom, results.last[at : at + len(parts)])  # type: ignore[no-any-return]
 
     def _note_parts(self, name: Any, leaves: Sequence[Any]) -> None:
         """Note the arrays of which *name* has views after the loop: these are no views then."""
@@ -195,7 +191,7 @@ class After:
         return any(not isinstance(x._storage.owner, str) or type(x._storage.owner) is OfPlain for x in parts)
 
     def _part_of_another(self, name: Any) -> Reason:
-        return Refusal.LOOP_SEEN(what=f"{name} may be a part of another array after it", site=self.of.marked.site)
+        return self.of.marked.seen(f"{name} may be a part of another array after it")  # type: ignore[no-any-return]
 
     def _is_part(self, leaf: Any) -> bool:
         """Whether *leaf* is a view of an array that was there before."""
@@ -252,16 +248,8 @@ class After:
         old = self._from_before(stand_in)
         if old is not None:
             return lambda _: old
-        at, kind = len(self.wanted.last), like(stand_in)
-        atom = stand_in.atom
-        self.wanted.last += [(x, None) for x in (lanes(atom) if isinstance(atom, Pair) else (atom,))]
-
-        def make(results: LoopResults) -> TracedArray:
-            last = results.last[at : at + (2 if isinstance(atom, Pair) else 1)]
-            whole = Pair(last[0], last[1], atom.aval.dtype) if isinstance(atom, Pair) else last[0]
-            return self._wrapped(stand_in, kind, whole)
-
-        return make
+        kind, last = like(stand_in), self._at_end(stand_in.atom)
+        return lambda results: self._wrapped(stand_in, kind, last(results))
 
     def _position_after(self, position: Atom) -> Any:
         """A position in the last iteration; its number among the last values of the loop where these have it."""
@@ -330,10 +318,7 @@ class After:
 
 
 def final_of(results: LoopResults, symbol: Var) -> Atom:
-    if isinstance(symbol, Pair):
-        re, im = [results.finals[x] for x in lanes(symbol)]  # type: ignore[index]
-        return Pair(re, im, symbol.aval.dtype)
-    return results.finals[symbol]
+    return of_reals(symbol, [results.finals[x] for x in reals(symbol)])  # type: ignore[no-any-return, index]
 
 
 def _is_part_of_plain(leaf: Any) -> bool:

@@ -21,6 +21,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
+from ..convert.transparent import PythonFor
 from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, building
 from ..ir.primitive import LOOP
@@ -54,15 +55,15 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
     recorder = recorder.in_force()
     source = source_to_mark(recorder, iterable, loop)
     if source is None:
-        return PlainLoop(recorder, iterable)
+        return PythonFor(iter(iterable))
     length = source.length.constant
     if worth_marking(source.length, loop) or of_a_short_nest(recorder, source.length, loop):
         return ForLoop(recorder, iterable, source, loop)
     if length is None or length < FEW_TRIPS:
-        return PlainLoop(recorder, iterable)
+        return PythonFor(iter(iterable))
     if id(loop) in recorder.taught.long_loops:
         return ForLoop(recorder, iterable, source, loop)
-    return ShortLoop(recorder, iterable, loop, length)
+    return ShortLoop(recorder, iter(iterable), loop, length)
 
 
 def source_to_mark(recorder: Recorder, iterable: Any, loop: Any) -> Iterated | None:
@@ -108,32 +109,14 @@ def of_a_short_nest(recorder: Recorder, length: Affine, loop: Any) -> bool:
     return bool(outer.statement.line <= loop.line <= outer.statement.end_line)
 
 
-class PlainLoop:
-    """A loop that is recorded iteration by iteration."""
-
-    __slots__ = ("iterable", "recorder")
-    rebinds = False
-    ended = True
-
-    def __init__(self, recorder: Recorder, iterable: Any) -> None:
-        self.recorder, self.iterable = recorder, iterable
-
-    def __iter__(self) -> Iterator[Any]:
-        iterable, self.iterable = self.iterable, None  # which ends with the statement, as Python's does
-        return iter(iterable)
-
-    def leave(self) -> None:
-        """The loop is left before its end."""
-
-
-class ShortLoop(PlainLoop):
+class ShortLoop(PythonFor):
     """A loop of few iterations, which may be long ones: then the run is made again with it over symbols."""
 
-    __slots__ = ("length", "loop")
+    __slots__ = ("length", "loop", "recorder")
 
-    def __init__(self, recorder: Recorder, iterable: Any, loop: Any, length: int) -> None:
-        super().__init__(recorder, iterable)
-        self.loop, self.length = loop, length
+    def __init__(self, recorder: Recorder, iterator: Iterator[Any], loop: Any, length: int) -> None:
+        super().__init__(iterator)
+        self.recorder, self.loop, self.length = recorder, loop, length
 
     def __iter__(self) -> Iterator[Any]:
         recorder, iterator = self.recorder, super().__iter__()
@@ -150,13 +133,39 @@ class ShortLoop(PlainLoop):
             run_again(recorder, _LONG_ITERATIONS)
 
 
-class BoundNames:
-    """The values to which the code of a loop binds its names: in a marked iteration, and after the last one."""
+class MarkedLoop:
+    """A loop of which a loop node may be made, and the values to which its code binds its names: in a marked iteration,
+    and after the last one."""
 
-    loop: Any
-    iteration: Iteration | None
-    values: tuple[Any, ...]
     unset = UNSET  # in the place of a value that a name does not have
+
+    def __init__(self, recorder: Recorder, loop: Any) -> None:
+        self.recorder, self.loop = recorder, loop
+        self.lessons: Lessons = lessons_of(recorder, loop)
+        self.learned = EarlierWrites()
+        self.iteration: Iteration | None = None
+        self.attempts = 0
+        self.rebinds = False
+        self.values: tuple[Any, ...] = ()
+        self.final = False  # whether no loop node is tried any more
+        self.quiet: Quiet | None = None
+
+    def __iter__(self) -> Any:
+        return self
+
+    def leave(self) -> None:
+        """The loop is left before its end: the iteration stands for itself."""
+        if self.iteration is not None:
+            self.iteration.check_floats(self.iteration.frame.f_locals)
+        self.stop()
+
+    def stop(self) -> None:
+        """The loop ends, and no loop node is made of the iteration that is marked."""
+        if self.iteration is not None:
+            self.iteration.marked.close()
+            self.iteration.stands_alone()
+        self.iteration, self.rebinds = None, False
+        keep_identities(self.recorder, self.loop, self.learned)
 
     def symbols(self) -> tuple[Any, ...]:
         """The values of the names that are carried, at the start of the iteration."""
@@ -173,24 +182,20 @@ class BoundNames:
         return tuple([value for name, value in named if name not in self.loop.binds])
 
 
-class ForLoop(BoundNames):
-    """A loop of which a loop node may be made."""
+class ForLoop(MarkedLoop):
+    """A ``for`` loop."""
 
     def __init__(self, recorder: Recorder, iterable: Any, source: Iterated, loop: Any) -> None:
-        self.recorder, self.loop, self.source = recorder, loop, source
-        self.lessons: Lessons = lessons_of(recorder, loop)
+        super().__init__(recorder, loop)
+        self.source = source
         no_iterator = type(iterable) in (TracedArray, *OF_OUTER_LOOPS) or type(iterable) in HOLDERS
         self.iterator = None if no_iterator else iter(iterable)
         self.at = 0
-        self.attempts = 0
         self.waits = 0  # marked iterations that were to wait for a longer row
-        self.rebinds = False
-        self.iteration: Iteration | None = None
-        self.begun: Iteration | None = None  # the same, until a loop node was made of it, or it has no chance of one
+        self.begun: Iteration | None = (
+            None  # the marked one, until a loop node was made of it, or it has no chance of one
+        )
         self.redone = False  # whether an iteration is to be made once more, whose item was taken
-        self.values: tuple[Any, ...] = ()
-        self.learned = EarlierWrites()
-        self.final = False  # whether no loop node is tried any more
         self.streak = 0  # the number of iterations before this one that were marked, with none between
         self.resume = 0  # the iteration before which none is to be marked
         self.pending = False  # whether names are still to be bound to what a loop node has given
@@ -202,11 +207,7 @@ class ForLoop(BoundNames):
         # of a loop whose number of iterations differs, in an iteration of another one
         self.uncertain = type(iterable) in OF_OUTER_LOOPS
         self.may_be_none = self.uncertain and iterable.needs_positive
-        self.quiet: Quiet | None = None
         self.before: dict[str, Any] | None = None  # names that keep their values where there is no iteration
-
-    def __iter__(self) -> ForLoop:
-        return self
 
     def __next__(self) -> Any:
         if self.iteration is not None:
@@ -412,16 +413,7 @@ class ForLoop(BoundNames):
         self.pieces += 1
         self.final = self.pieces >= MOST_PIECES
 
-    # ---- for the code of the loop ----------------------------------------------------------------------------------
-
     def leave(self) -> None:
-        """The loop is left before its end: the iteration stands for itself."""
-        if self.iteration is not None:
-            self.iteration.check_floats(self.iteration.frame.f_locals)
-            self.iteration.marked.close()
-            self.iteration.stands_alone()
-            self.iteration = None
-        keep_identities(self.recorder, self.loop, self.learned)
+        super().leave()
         if self.uncertain:
             self._stands_alone()
-        self.rebinds = False

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import FLOAT
-from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
+from ..ir.graph import Atom, Lit, Var, building, reals
 from ..ir.refusals import Reason, Refusal
 from ..record.array import TracedArray, class_of, wrap
 from ..record.buffers import Storage
@@ -61,7 +61,7 @@ class EarlierWrites:
     """Writes of earlier iterations in one run of a loop: buffers, by id, and places, by theirs."""
 
     buffers: dict[int, Storage] = field(default_factory=dict)
-    places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
+    places: dict[Any, WrittenPlace] = field(default_factory=dict)
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
     histories: dict[int, Any] = field(default_factory=dict)  # lists that grow, and of which any element may be read
     filled: dict[int, tuple[Any, int, int]] = field(default_factory=dict)  # lists, their next element, and the step
@@ -87,7 +87,7 @@ class Iteration:
         self.learned = learned
         self.buffers: dict[int, tuple[Storage, Var]] = {}  # that are carried, and their symbols
         self.starts_of: dict[Any, Start] = {}  # by name, or by the id of a place
-        self.places: dict[Any, WrittenPlace | Element] = {}  # that are carried
+        self.places: dict[Any, WrittenPlace] = {}  # that are carried
         self.moves: dict[
             int, int
         ] = {}  # of the places of arrays that change: the buffer before, and after an iteration
@@ -137,7 +137,7 @@ class Iteration:
         for place in self.learned.places.values():
             if place.known() and id(place.owner) not in self.marked.histories:
                 for outer in self.recorder.open_loops[:-1]:
-                    if id(place.owner) not in outer.made and isinstance(place, WrittenPlace):
+                    if id(place.owner) not in outer.made and not isinstance(place, Element):
                         outer.places[place.id] = place
                 self.places[place.id] = place
                 place.set(self._start(place.id, place.get()))
@@ -275,16 +275,17 @@ class Iteration:
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         values: dict[Any, list[Any]] = {}
         if held_rows(self.marked, found, [name for name in self.loop.assigned if name not in self.loop.carried]):
-            return Refusal.LOOP_SEEN(what="a row of a table is kept", site=self.marked.site)
+            return self.marked.seen("a row of a table is kept")
         self.read_after = [found.get(name) for name in self.loop.assigned if name not in self.loop.unread]
         self.read_after += [place.get() for place in self.places.values()]
         if self._has_copies(self.read_after):
-            return Refusal.LOOP_SEEN(what="an object of a list is kept", site=self.marked.site)
+            return self.marked.seen("an object of a list is kept")
         reason = self._objection(found, wanted, values)
         if reason is not None:
             return reason
         for key, (_, symbol) in self.buffers.items():
-            _put_ends(wanted.ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
+            end = self.buffers[self.moves.get(key, key)][0].atom
+            wanted.ends.update(zip(reals(symbol), reals(end), strict=True))  # type: ignore[arg-type]
         self._read_views(found)
         parts = Cut(self.marked, wanted)
         if self.length is not None and wanted.go_on is None and not parts.asks():
@@ -387,10 +388,11 @@ class Iteration:
         for outer in outer_loops:
             outer.made.update({id(x): x for x in after.made.values() if id(x) not in self.ended.numbers})
         for key, place in self.places.items():
-            for outer in outer_loops if isinstance(place, WrittenPlace) else ():
+            if isinstance(place, Element):
+                continue
+            for outer in outer_loops:
                 outer.wrote(place.owner, place.key)
-            if not isinstance(place, Element):
-                place.set(every[key])
+            place.set(every[key])
         return tuple([every[name] for name in self.loop.assigned])
 
     def _has_copies(self, values: Iterable[Any]) -> bool:
@@ -456,7 +458,7 @@ class Iteration:
                 self._goes_up(name, shown, leaf.symbol, end)
                 return Refusal.LOOP_VALUE(name=shown)
             if leaf.symbol is not None:
-                _put_ends(ends, leaf.symbol, atom_of(end))
+                ends.update(zip(reals(leaf.symbol), reals(atom_of(end)), strict=True))  # type: ignore[arg-type]
             elif not _is_same_view(leaf.before, end) and not self._moved(leaf.before, end):
                 if type(end) is TracedArray and self.is_old(end._storage):
                     self.learned.buffers[id(end._storage)] = end._storage
@@ -578,8 +580,8 @@ class Iteration:
         marked = self.marked
         read = elements_behind([e for e in marked.elements.values() if id(e.owner) in marked.appends])
         if any(-e.key > MAX_BACK for e in read.values()):
-            return Refusal.LOOP_SEEN(what="a list is read far from its end", site=marked.site)
-        every: dict[Any, WrittenPlace | Element] = {**marked.places, **read}
+            return marked.seen("a list is read far from its end")
+        every: dict[Any, WrittenPlace] = {**marked.places, **read}
         new = {key: place for key, place in every.items() if key not in self.places}
         self.learned.places.update(new)
         appended = {key: (target, len(values)) for key, (target, *values) in marked.appends.items()}
@@ -598,7 +600,7 @@ class Iteration:
         elif writes_list(marked):  # of which later rows of the list's stack, and of others that share it, know nothing
             in_plain_iterations(self.recorder, self.loop, _ITEM_WRITTEN)
         if what:
-            return Refusal.LOOP_SEEN(what=what, site=marked.site)
+            return marked.seen(what)
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None
@@ -655,16 +657,6 @@ def _nothing() -> None:
 def _is_integer(value: Any) -> bool:
     """Whether *value* is a traced integer of Python's."""
     return type(value) is int or is_python_int(value)
-
-
-def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:
-    """Note the *end* of *symbol*; of a complex one those of its lanes."""
-    if isinstance(symbol, Pair):
-        for x, y in zip(lanes(symbol), lanes(end), strict=True):
-            assert isinstance(x, Var)
-            ends[x] = y
-    else:
-        ends[symbol] = end
 
 
 def _is_same_view(a: Any, b: Any) -> bool:

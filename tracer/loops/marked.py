@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..ir.aval import INT, Aval
-from ..ir.graph import Atom, Lit, Node, Pair, Var, lanes
+from ..ir.graph import Atom, Lit, Node, Pair, Var, lanes, reals
 from ..ir.primitive import PRIMITIVES
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import broadcast_to
@@ -110,6 +110,10 @@ class Marked:
     def refuse(self, reason: Reason) -> None:
         self.reason = self.reason or reason
 
+    def seen(self, what: str) -> Reason:
+        """The reason why no loop node is made of an iteration in which this is seen."""
+        return Refusal.LOOP_SEEN(what=what, site=self.site)
+
     # ---- symbols ---------------------------------------------------------------------------------------------------
 
     def alias(self, atom: Atom) -> Var:
@@ -130,12 +134,7 @@ class Marked:
     def carried(self, atom: Atom) -> Var:
         """The symbol of a carry that begins as *atom*; of a complex one of each of its lanes."""
         symbol = self.alias(atom)
-        if isinstance(symbol, Pair):
-            for lane, before in zip(lanes(symbol), lanes(atom), strict=True):
-                assert isinstance(lane, Var)
-                self.carries.append(CarriedSymbol(lane, before))
-        else:
-            self.carries.append(CarriedSymbol(symbol, atom))
+        self.carries += map(CarriedSymbol, reals(symbol), reals(atom))  # type: ignore[arg-type]
         return symbol
 
     def integer(self, form: Affine, value: int) -> TracedArray:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, slots
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.identities import unmarked
@@ -25,7 +25,7 @@ from ..record.call_key import Call
 from ..record.effects import Effects, Expression, Known, OtherValues, OutsideEffect, Sink
 from ..record.kinds import EAGER, item_key
 from ..record.outputs import Whole, whole_containers, with_whole
-from ..state.contents import set_attribute, slots
+from ..state.contents import set_attribute
 from ..state.state_graph import StateGraph
 from ..state.values import keys_unchanged
 from ..tensor_library import TENSORS

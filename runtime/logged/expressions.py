@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.aval import is_number
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, slots
 from ...tracer.ir.refusals import Reason
 from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.record.array import STAND_INS, TracedArray
@@ -34,7 +34,6 @@ from ..record.effects import Effects, Expression, Known, OtherValues, OutsideEff
 from ..record.held_values import holds_traced
 from ..record.sinks import SINKS
 from ..record.trees import Source, made_once
-from ..state.contents import slots
 from ..state.objects import keeps_c_state
 from ..state.own_items import CONTENTS, OwnItems
 from ..state.state_graph import Leaf, StateGraph, StateNode

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import attributes_of, dict_of
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.iterables import same_objects
@@ -192,11 +192,8 @@ class Handing(HandedFunctions):
 
     def _check_parts(self, obj: Any, kind: type, depth: int) -> None:
         """An error where an object that the run has made holds a container from outside."""
-        parts = list((dict_of(obj) or {}).values())
-        for base in kind.__mro__ if not self.reads.trust.cls(kind) else ():
-            slots = [raw for raw in vars(base).values() if type(raw) is types.MemberDescriptorType]
-            parts += [getattr(obj, raw.__name__) for raw in slots if hasattr(obj, raw.__name__)]
-        for value in parts:
+        parts = (dict_of(obj) or {}) if self.reads.trust.cls(kind) else attributes_of(obj)
+        for value in parts.values():
             known = type(value) in CONTAINERS or is_named_tuple(type(value))
             if known and self.handed(value, True, depth + 1) is not value:
                 raise self.refuse("an object with a container from outside that is handed to a library")

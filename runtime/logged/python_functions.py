@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, slots
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
@@ -33,7 +33,6 @@ from ...tracer.record.shown_names import own_answer
 from ...tracer.record.shown_text import TextOfValues
 from ..record.asked import InOrder, alone, asked, float_of, judged
 from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
-from ..state.contents import slots
 from ..state.libraries import DECIMAL
 from ..state.state_graph import LENGTH
 from .attributes import found_in, load

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, Var, of_reals, reals
+from ..ir.own_attributes import attributes_of
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import A_PART, STAND_INS, TracedArray
@@ -19,7 +20,6 @@ from .list_rows import OfLoop, freeze
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
-from .records import stored
 from .row_writes import value_of
 from .tables import TableRow, row_after
 from .values import UNSET, Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
@@ -309,7 +309,7 @@ class After:
                 stack += [*x.keys(), *x.values()]
             elif not isinstance(x, type) and not callable(x):
                 carried = self._carried_attributes(x)
-                stack += [part for key, part in stored(x).items() if key not in carried]
+                stack += [part for key, part in attributes_of(x).items() if key not in carried]
         return len(seen) >= _MOST_LOOKED_AT
 
     def _carried_attributes(self, x: Any) -> set[Any]:

@@ -20,7 +20,7 @@ from . import tables
 from .histories import History, is_traced_position, position_in
 from .iterables import ListOfLists, RowOfLists, listed
 from .marked import Marked
-from .positions import Affine, bounds
+from .positions import Affine, bounds, is_within
 
 
 def item(recorder: Recorder, container: Any, index: Any) -> Any:
@@ -150,8 +150,7 @@ def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     if source is None or not source.has_rows:
         return container[index]
     form = recorder.open_loops[-1].form(index.atom)
-    low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
-    sure = low is not None and high is not None and low >= 0 and high < len(container)
+    sure = is_within(form, len(container), recorder.open_loops)
     if sure:
         place: Atom | None = cast(index.atom, INT)
     else:
@@ -167,8 +166,7 @@ def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
 def row_gone_over(recorder: Recorder, lists: Sequence[Sequence[Any]], index: TracedArray) -> RowOfLists | None:
     """The one of *lists* at *index*, for a loop that goes over it; None where a list is to be asked for."""
     form = recorder.open_loops[-1].form(index.atom) if index.aval.size == 1 else None
-    low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
-    if form is None or not form.slopes or low is None or high is None or low < 0 or high >= len(lists):
+    if form is None or not form.slopes or not is_within(form, len(lists), recorder.open_loops):
         return None
     every = ListOfLists.of(recorder, lists)
     if every is None:

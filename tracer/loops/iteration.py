@@ -28,7 +28,7 @@ from .cut import cut
 from .histories import Filling, History
 from .holders import array_of, tape_of
 from .lessons import Lessons
-from .list_rows import writes_list
+from .list_rows import read_as, writes_list
 from .lists import Lists
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
@@ -217,18 +217,12 @@ class Iteration:
         return StartNumber(value, self.marked.carried(atom_of(value)))
 
     def _symbol(self, leaf: StartNumber) -> Any:
-        """The array in the place of *leaf*: of the same buffer, so that it can be written into as the other one, but
-        read as the symbol as long as it is not."""
+        """The array in the place of *leaf*."""
         value, symbol = leaf
         if symbol is None:
             return value
-        if type(value) is not TracedArray:
-            found = TracedArray(symbol, self.recorder)
-        else:
-            found = TracedArray.__new__(TracedArray)
-            found._storage, found._steps, found._uncertain = value._storage, value._steps, value._uncertain
-            found._atom, found._version = symbol, value._storage.version
-            found._recorder = self.recorder
+        traced = type(value) is TracedArray
+        found = read_as(self.recorder, value, symbol) if traced else TracedArray(symbol, self.recorder)
         self.recorder.loops.marked_values[id(found)] = found, value
         self.stand_ins.append((found, leaf))
         return found

@@ -186,15 +186,18 @@ class Marked:
     def answer(self, atom: Atom, asked: bool = True) -> bool | None:
         """The answer that the comparison *atom* of positions gives in all iterations.  Where answers differ, and it
         is *asked*, the loop ends before the first iteration that has another one."""
+        found = None if atom.aval.shape else self.compared(atom)
+        if found is None or not (found[1].slopes or found[2].slopes):
+            return None
+        return self.holds(*found) if asked else answer(*found, self.recorder.open_loops)
+
+    def compared(self, atom: Atom) -> tuple[str, Affine, Affine] | None:
+        """(the name of the comparison *atom*, the positions that it compares); None of what is none."""
         node = self.node_of(atom)
-        if node is None or node.prim.name not in COMPARISONS or node.out.aval.shape:
+        if node is None or node.prim.name not in COMPARISONS:
             return None
         left, right = [self.form(x) for x in node.inputs]
-        if left is None or right is None or not (left.slopes or right.slopes):
-            return None
-        if not asked:
-            return answer(node.prim.name, left, right, self.recorder.open_loops)
-        return self.holds(node.prim.name, left, right)
+        return None if left is None or right is None else (node.prim.name, left, right)
 
     def holds(self, name: str, left: Affine, right: Affine) -> bool | None:
         """The answer that the comparison *name* of two positions gives in all iterations, or in those that remain of
@@ -204,15 +207,15 @@ class Marked:
 
     def now(self, atom: Atom) -> np.ndarray | None:
         """The value of *atom* in this iteration, where it is a position, or compares two; else None."""
-        node, form = self.node_of(atom), self.form(atom)
+        form, compared = self.form(atom), self.compared(atom)
         if form is not None:
             found: Any = self._position(form)
-        elif node is None or node.prim.name not in COMPARISONS:
+        elif compared is None:
             return None
         else:
-            left, right = [self.form(x) for x in node.inputs]
-            apart = None if left is None or right is None else self._position(left.plus(right, -1))
-            found = None if apart is None else getattr(operator, node.prim.name)(apart, 0)
+            name, left, right = compared
+            apart = self._position(left.plus(right, -1))
+            found = None if apart is None else getattr(operator, name)(apart, 0)
         return None if found is None else np.full(atom.aval.shape, found, atom.aval.dtype)
 
     def _position(self, form: Affine) -> int | None:

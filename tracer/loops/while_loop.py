@@ -28,7 +28,7 @@ from .for_loop import MOST_ATTEMPTS, MarkedLoop, can_mark, note_refusal
 from .holders import array_of
 from .iteration import Iteration, keep_identities
 from .marked import Marked, forget_left_loops
-from .positions import COMPARISONS, Affine, answers_alike
+from .positions import Affine, answers_alike
 from .quiet import Quiet
 
 
@@ -140,15 +140,13 @@ class WhileLoop(MarkedLoop):
 
 def trip_count(marked: Marked, condition: Atom) -> int | None:
     """The number of iterations in a row in which a *condition* on positions is met; None where that is not known."""
-    node = marked.node_of(condition)
-    if node is None or node.prim.name not in COMPARISONS:
+    found = marked.compared(condition)
+    if found is None:
         return None
-    left, right = [marked.form(x) for x in node.inputs]
-    if left is None or right is None:
-        return None
+    name, left, right = found
     form = left.plus(right, -1)
     slope = form.slopes.get(marked.number)
     if slope is None or len(form.slopes) > 1:
         return None
-    met, count = answers_alike(node.prim.name, form.offset, slope)
+    met, count = answers_alike(name, form.offset, slope)
     return count if met else 0

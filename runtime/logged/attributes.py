@@ -302,21 +302,12 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
         raw = base.__dict__.get(name, MISSING)
         if raw is MISSING:
             continue
-        if isinstance(own, type) and own is kind:  # in a class method, or in `__new__`
-            if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.library(base):
-                reads.read_class(base, name, raw)
-                if type(raw) is types.BuiltinFunctionType:  # `__new__`, which is no method
-                    return raw
-                return raw.__get__(None if type(raw) is staticmethod else own, kind)
-            if type(raw) is classmethod:
-                reads.read_class(base, name, raw)
-                return types.MethodType(raw.__func__, _seen_class(run, kind))
-            raise not_closed(f"super().{name} of a class")
-        if isinstance(raw, property):
+        of_class = own is kind  # in a class method, or in `__new__`
+        if isinstance(raw, property) and not of_class:
             reads.read_class(base, name, raw)
             return run.call(raw.fget, own)
         pin_entry(reads, raw)
-        return bound(run, raw, own, kind, base, name)
+        return bound(run, raw, None if of_class else own, kind, base, name)
     return getattr(obj, name)
 
 

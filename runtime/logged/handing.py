@@ -24,7 +24,6 @@ from ...tracer.record.shown_text import TextOfValues
 from ..record.kinds import PLAIN, is_held, is_named_tuple
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
-from ..state.state_graph import StateNode
 from .handed_functions import OURS, TREES, Callee, HandedFunctions
 from .reads import CONTAINERS, is_wrapper
 from .writing import like
@@ -48,6 +47,10 @@ _HASHES = ("hash", "__hash__")
 
 class Handing(HandedFunctions):
     """The part of a run that hands values to libraries."""
+
+    # of the parts that stand on this one
+    inherits: Any
+    twin_of: Any
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
         """*value* for code that is not seen: containers from outside as copies of all that they hold, which is read;
@@ -136,14 +139,6 @@ class Handing(HandedFunctions):
             return value
         callable_ = isinstance(value, types.FunctionType | types.MethodType | functools.partial) or is_wrapper(value)
         return self.handed(value, True) if callable_ or self.reads.node_of(value) is not None else value
-
-    def inherits(self, kind: type) -> bool:
-        """Whether a class of the user's has a base of a library's."""
-        raise NotImplementedError
-
-    def twin_of(self, node: StateNode) -> Any:
-        """The twin that stands for such an object."""
-        raise NotImplementedError
 
     def _passes_on(self, value: Any, kind: type) -> bool:
         """Whether the code that runs looks at no object of the user's class *kind*: rules and loops of ours, and

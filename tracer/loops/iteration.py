@@ -469,7 +469,7 @@ class Iteration:
         for name in self.floats:
             (leaf,) = self.starts_of[name].leaves
             value = found.get(name, UNSET)
-            if (type(value) is TracedArray and value._atom is leaf.symbol) or not self._is_only_added(leaf.symbol):
+            if (type(value) is TracedArray and value._atom is leaf.symbol) or not self._suits_floats(leaf.symbol):
                 self.recorder.taught.uncounted.add((id(self.loop), name))
                 run_again(self.recorder, _NO_FLOAT)
 
@@ -498,22 +498,11 @@ class Iteration:
         atoms = [x._atom for x in leaves if type(x) is TracedArray]
         return maybe is None or self.marked.calls_users or not maybe.isdisjoint([*atoms, *put])
 
-    def _is_only_added(self, symbol: Var | None) -> bool:
-        """Whether the iteration has done nothing with *symbol* but add, subtract and multiply, all of it in float64: so
-        what becomes of a Python float becomes of a ``np.float64``, too."""
+    def _suits_floats(self, symbol: Var | None) -> bool:
+        """Whether the iteration has done nothing with *symbol* that differs for a Python float and a ``np.float64``."""
         if self.marked.calls_users or symbol is None:
             return False
-        numbers: set[Atom] = {symbol}
-        for node in self.recorder.nodes[self.marked.nodes :]:
-            every = (*node.inputs, *node.outs)
-            if any(x.aval.dtype.kind in "fc" and x.aval.dtype != FLOAT for x in every):
-                return False
-            if not numbers.isdisjoint(node.inputs):
-                if node.prim.name in ("alias", "cast"):
-                    numbers.update(node.outs)
-                elif node.prim.name not in ("add", "sub", "mul"):
-                    return False
-        return True
+        return maybe_floats(self.recorder.nodes[self.marked.nodes :], {symbol}) is not None
 
     def _goes_up(self, name: Any, shown: str, symbol: Var, end: Any) -> None:
         """Learn whether the integer that was *symbol* goes up by a constant."""
@@ -552,7 +541,7 @@ class Iteration:
             return Refusal.LOOP_VALUE(name=shown)
         if type(start.value) is float and type(value) is TracedArray and class_of(value) is np.float64:
             once = (id(self.loop), shown) in self.recorder.taught.uncounted
-            if not once and name in getattr(self.loop, "sums", ()) and self._is_only_added(start.leaves[0].symbol):
+            if not once and name in getattr(self.loop, "sums", ()) and self._suits_floats(start.leaves[0].symbol):
                 self.lessons.floats.add(name)
         if id(value) in self.learned.kept:
             self.lessons.deep.discard(name)

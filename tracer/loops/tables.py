@@ -409,13 +409,15 @@ _FUNCTIONS = frozenset("exp log log1p expm1 sqrt sin cos tan tanh sinh cosh arct
 def maybe_floats(nodes: Iterable[Node], numbers: set[Atom]) -> set[Atom] | None:
     """All values of *nodes* that are floats of Python's where *numbers* are; None where more than their class depends
     on that."""
-    found = set(numbers)
+    found, widened = set(numbers), set[Atom]()  # values of other dtypes, beside which a ``np.float64`` is float64
     for node in nodes:
+        name, out = node.prim.name, node.outs[0]
+        if name in _KEEPS and any(x in widened or _is_of_other_float(x) for x in node.inputs):
+            widened.update(node.outs)
         if found.isdisjoint(node.inputs):
             continue
-        name, out = node.prim.name, node.outs[0]
         others = [x for x in node.inputs if x not in found]
-        if any(x.aval.dtype.kind in "fc" and x.aval.dtype != FLOAT for x in (*node.inputs, *node.outs)):
+        if any(x in widened or _is_of_other_float(x) for x in (*node.inputs, *node.outs)):
             return None
         if out.aval.shape or name in _FREE or name in _FUNCTIONS:
             continue
@@ -430,6 +432,10 @@ def maybe_floats(nodes: Iterable[Node], numbers: set[Atom]) -> set[Atom] | None:
         else:
             return None
     return found
+
+
+def _is_of_other_float(x: Atom) -> bool:
+    return x.aval.dtype.kind in "fc" and x.aval.dtype != FLOAT
 
 
 # ---- lists that stand for rows, when an iteration is over ----------------------------------------------------------

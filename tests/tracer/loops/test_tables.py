@@ -544,6 +544,21 @@ def test_a_row_with_a_name_is_gone_over_in_one_run():
     assert not g.stats.retries
 
 
+def test_a_table_of_floats_takes_the_dtype_of_others():
+    def f(x):
+        T = [[0.5] * N for _ in range(N)]
+        for t in range(1, N):
+            for k in range(N):
+                T[t][k] = T[t - 1][k] * x[t] + x[k]
+        return np.sum(np.array(T[-1]))
+
+    x = X.astype(np.float32)
+    g = compile_grad(f)
+    for _ in range(2):
+        np.testing.assert_allclose(g(x), f(x), rtol=1e-5)
+        assert g(x).dtype == f(x).dtype == np.float32
+
+
 # ---- programs that are drawn ---------------------------------------------------------------------------------------
 
 

@@ -72,19 +72,14 @@ def source_to_mark(recorder: Recorder, iterable: Any, loop: Any) -> Iterated | N
         return None
     forget_left_loops(recorder)
     source = source_of(recorder, iterable)
-    return None if source is not None and _has_exit(loop) and source.has_copies() else source
-
-
-def _has_exit(loop: Any) -> bool:
-    """Whether *loop* may be left before its end."""
-    return bool(getattr(loop, "has_break", False) or getattr(loop, "has_return", False))
+    return None if source is not None and (loop.has_break or loop.has_return) and source.has_copies() else source
 
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:
     """Whether iterations can be marked here."""
     whole = recorder.outermost()
     plain = current_recorder() is recorder and not whole.arms and (recorder is whole or not whole.of_tensors)
-    return plain and not getattr(loop, "has_yield", False) and id(loop) not in recorder.taught.plain_loops
+    return plain and not loop.has_yield and id(loop) not in recorder.taught.plain_loops
 
 
 def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
@@ -97,7 +92,7 @@ def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
 def worth_marking(length: Affine, loop: Any) -> bool:
     """Whether *loop* is better than its iterations one after another (a heuristic): where loops stand within each other
     the innermost has the iterations of all."""
-    count, depth = length.constant, getattr(loop, "depth", 1)
+    count, depth = length.constant, loop.depth
     return count is None or count >= MIN_TRIPS or (count >= FEW_TRIPS and count**depth >= MANY_TRIPS and depth > 1)
 
 
@@ -379,7 +374,8 @@ class ForLoop(MarkedLoop):
 
     def _may_be_left(self, reason: Reason) -> bool:
         """Whether the loop may be left in an iteration whose questions have other answers."""
-        return _has_exit(self.loop) and reason.code is Refusal.LOOP_ANSWERS and self.iterator is not self.iterable
+        exits = self.loop.has_break or self.loop.has_return
+        return exits and reason.code is Refusal.LOOP_ANSWERS and self.iterator is not self.iterable
 
     def _stopping(self, iteration: Iteration, frame: FrameType, reason: Reason) -> tuple[Any, ...] | Reason:
         """As ``iteration.finish``, of a loop that stops before an iteration in which a question has another answer."""

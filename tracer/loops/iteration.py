@@ -409,7 +409,7 @@ class Iteration:
         copies = self.marked.copies().values()
         if not copies:
             return
-        kept = self._kept(frame.f_locals, {*getattr(self.loop, "target_names", ()), *self.loop.unread})
+        kept = self._kept(frame.f_locals, {*self.loop.target_names, *self.loop.unread})
         seen = self.marked.reason is not None and self.marked.reason.code is Refusal.LOOP_SEEN
         can_change = not all(isinstance(x, tuple) for x in copies)
         if (seen and can_change) or self._has_copies(kept):
@@ -418,7 +418,7 @@ class Iteration:
     def give_up(self, frame: FrameType) -> None:
         """No loop node is made of the loop: integers of Python's that are traced now are to be Python's own."""
         found = frame.f_locals
-        names = [name for name in self.loop.assigned if name not in getattr(self.loop, "target_names", ())]
+        names = [name for name in self.loop.assigned if name not in self.loop.target_names]
         values = [found.get(name) for name in names] + [place.get() for place in self.places.values()]
         if any(map(is_python_int, values)):
             in_plain_iterations(self.recorder, self.loop, UNBOUNDED)
@@ -541,7 +541,7 @@ class Iteration:
             return Refusal.LOOP_VALUE(name=shown)
         if type(start.value) is float and type(value) is TracedArray and class_of(value) is np.float64:
             once = (id(self.loop), shown) in self.recorder.taught.uncounted
-            if not once and name in getattr(self.loop, "sums", ()) and self._suits_floats(start.leaves[0].symbol):
+            if not once and name in self.loop.sums and self._suits_floats(start.leaves[0].symbol):
                 self.lessons.floats.add(name)
         if id(value) in self.learned.kept:
             self.lessons.deep.discard(name)

@@ -29,7 +29,7 @@ class Quiet:
 
     def __init__(self, recorder: Recorder, frame: FrameType, loop: Any, length: int | None) -> None:
         self.recorder, self.nodes, self.left = recorder, len(recorder.nodes), _LONG
-        if length is None or length > _LONG or not _reads_plain(frame, getattr(loop, "reads", None)):
+        if length is None or length > _LONG or not _reads_plain(frame, loop.reads):
             self.left = 0
 
     def lasts(self) -> bool:

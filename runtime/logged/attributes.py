@@ -140,7 +140,7 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
     if type(raw) is staticmethod:
         return raw.__func__
     if type(raw) is classmethod:
-        return types.MethodType(raw.__func__, _seen_class(run, kind))
+        return types.MethodType(raw.__func__, kind if reads.trust.cls(kind) else run.seen(kind, kind.__name__))
     if type(raw) is functools.cached_property:
         return _cached(run, raw, obj, name)
     if hasattr(type(raw), "__get__"):
@@ -152,11 +152,6 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
             return raw.__get__(obj, kind)
         return _by_descriptor(run, raw, obj, kind, name)
     return shown
-
-
-def _seen_class(run: Any, cls: type) -> Any:
-    """*cls*, which the run gets as a value."""
-    return cls if run.reads.trust.cls(cls) else run.seen(cls, cls.__name__)
 
 
 def _cached(run: Any, raw: Any, obj: Any, name: str) -> Any:

@@ -97,7 +97,7 @@ class Containers(OwnClasses):
         if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
             return item_of(self.recorder, obj, index)
         if kind is np.ndarray and is_traced(index):
-            return np.ndarray.__getitem__(obj, index) if not of_traced(index) else self._of_plain(obj, index)
+            return np.ndarray.__getitem__(obj, index) if not of_traced(index) else self.call(np.asarray, obj)[index]
         return obj[index]
 
     def _item_of_class(self, cls: Any, index: Any) -> Any:
@@ -285,9 +285,6 @@ class Containers(OwnClasses):
             raise self.refuse("a key that is compared by a method")
         if not self.reads.library(kind):
             self.reads.pin(kind)
-
-    def _of_plain(self, obj: Any, index: Any) -> Any:
-        return self.call(np.asarray, obj)[index]
 
     def has_methods(self, kind: type) -> bool:
         """Whether special methods of objects of *kind* are the user's."""

@@ -225,7 +225,9 @@ class ForLoop(MarkedLoop):
         if self.uncertain and self.before is None:
             self.before = {name: x for name, x in sys._getframe(1).f_locals.items() if name in self.loop.assigned}
         length = self.source.length
-        count = length.constant if length.constant is not None else self._count_now()
+        count = length.constant
+        if count is None:
+            count = int(self.recorder.value(value_of(length, {})))
         if k >= count:
             keep_identities(self.recorder, self.loop, self.learned)
             if self.uncertain:
@@ -297,10 +299,6 @@ class ForLoop(MarkedLoop):
     def _has_changed(self) -> bool:
         """Whether what is iterated over has other items than at the start."""
         return any(len(part) != len(items) or not all(map(same_objects, part, items)) for part, items in self.parts)
-
-    def _count_now(self) -> int:
-        """The number of iterations in this run."""
-        return int(self.recorder.value(value_of(self.source.length, {})))
 
     def _stands_alone(self) -> None:
         """An iteration, or the end, of a loop that other iterations of the loops around may not have."""

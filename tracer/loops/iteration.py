@@ -337,14 +337,11 @@ class Iteration:
             reasons.append(tape.objection(self))
         reason = next((r for r in reasons if r is not None), None) or self._shared(values)
         if reason is None and self.moves:
-            known = not (wanted.stops or length.slopes) and self._is_cycle()  # type: ignore[union-attr]
+            # the arrays change their places among each other
+            known = not (wanted.stops or length.slopes) and {*self.moves} == {*self.moves.values()}  # type: ignore[union-attr]
             if not known or self._moves_are_shown(found):
                 return Refusal.LOOP_SHARED(site=self.marked.site)
         return reason
-
-    def _is_cycle(self) -> bool:
-        """Whether the arrays that change their places only change them among each other."""
-        return set(self.moves) == set(self.moves.values())
 
     def _moves_are_shown(self, found: dict[str, Any]) -> bool:
         """Whether anything but the places among which arrays move shows one of these, and may be read."""
@@ -448,7 +445,7 @@ class Iteration:
         if not alike(start.pattern, pattern):
             return self._unlike(name, shown, start, value)
         for leaf, end in zip(start.leaves, leaves, strict=True):
-            if leaf.symbol is not None and _is_integer(end):  # Python's have no bounds
+            if leaf.symbol is not None and (type(end) is int or is_python_int(end)):  # Python's have no bounds
                 self._goes_up(name, shown, leaf.symbol, end)
                 return Refusal.LOOP_VALUE(name=shown)
             if leaf.symbol is not None:
@@ -635,11 +632,6 @@ def keep_identities(recorder: Recorder, loop: Any, learned: EarlierWrites) -> No
 
 def _nothing() -> None:
     """There is nothing to take back."""
-
-
-def _is_integer(value: Any) -> bool:
-    """Whether *value* is a traced integer of Python's."""
-    return type(value) is int or is_python_int(value)
 
 
 def _is_same_view(a: Any, b: Any) -> bool:

@@ -69,9 +69,10 @@ class After:
             return self._counted(start.counts, 0)
         if start is not None and (start.leaves or has_again(start.pattern)):
             leaves = self.values[name]
-            if self._stays_a_part(name, [end for leaf, end in zip(start.leaves, leaves, strict=True) if leaf.symbol]):
+            changed = [end for leaf, end in zip(start.leaves, leaves, strict=True) if leaf.symbol]
+            if self._stay_parts(self._views(name, changed)):
                 return self._part_of_another(name)
-            self._note_parts(name, leaves)
+            self.parts_taken.update([id(x._storage) for x in self._views(name, leaves)])
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
             pattern = self.of.patterns[name]
             return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made, True)
@@ -145,13 +146,13 @@ class After:
             ):
                 return Refusal.LOOP_KIND(name=name)
             befores = [atom_of(x) for x in given or [self.of.before[name]]]
-            if self._stays_a_part(name, leaves):
-                return self._part_of_another(name)
-        if name not in self.of.loop.unread and any(map(self._is_part_of_any, leaves)):
+        views = self._views(name, leaves)
+        # what is a part of a plain array may be written then, and a live run can't be made again
+        plain = self.of.recorder.live and any(type(x._storage.owner) is OfPlain for x in views)
+        kept = name in self.of.before and self._stay_parts(views)
+        if kept or plain or any(map(self._is_part_of_any, views)):
             return self._part_of_another(name)
-        if name not in self.of.loop.unread and self.of.recorder.live and any(map(_is_part_of_plain, leaves)):
-            return self._part_of_another(name)  # which may be written then, and the run can't be made again
-        self._note_parts(name, leaves)
+        self.parts_taken.update([id(x._storage) for x in views])
         made = [
             self._last_leaf(leaf, atom, before)
             if atom is not None and self.parts.depends(atom)
@@ -180,29 +181,28 @@ class After:
         self.wanted.last += zip(parts, [None] * len(parts) if before is None else reals(before), strict=True)
         return lambda results: of_reals(atom, results.last[at : at + len(parts)])  # type: ignore[no-any-return]
 
-    def _note_parts(self, name: Any, leaves: Sequence[Any]) -> None:
-        """Note the arrays of which *name* has views after the loop: these are no views then."""
-        if name not in self.of.loop.unread:
-            self.parts_taken.update([id(x._storage) for x in leaves if type(x) is TracedArray and x._steps])
+    def _views(self, name: Any, leaves: Sequence[Any]) -> list[TracedArray]:
+        """The views among *leaves* that *name* has, and may show after the loop."""
+        read = name not in self.of.loop.unread
+        return [x for x in leaves if read and type(x) is TracedArray and x._steps]
 
-    def _stays_a_part(self, name: Any, leaves: Sequence[Any]) -> bool:
-        """Whether *name* may be a view, after the loop, of an array that may be written then."""
-        parts = [x for x in leaves if self._is_part(x)] if name not in self.of.loop.unread else []
-        return any(not isinstance(x._storage.owner, str) or type(x._storage.owner) is OfPlain for x in parts)
+    def _stay_parts(self, views: Sequence[TracedArray]) -> bool:
+        """Whether one of *views* may be one, after the loop, of an array that may be written then."""
+        owners = [x._storage.owner for x in views if self._is_part(x)]
+        return any(not isinstance(owner, str) or type(owner) is OfPlain for owner in owners)
 
     def _part_of_another(self, name: Any) -> Reason:
         return self.of.marked.seen(f"{name} may be a part of another array after it")  # type: ignore[no-any-return]
 
-    def _is_part(self, leaf: Any) -> bool:
-        """Whether *leaf* is a view of an array that was there before."""
-        viewed = type(leaf) is TracedArray and bool(leaf._steps)
-        return viewed and (self.of.is_old(leaf._storage) or leaf._storage.owner is not None)
+    def _is_part(self, view: TracedArray) -> bool:
+        """Whether *view* is one of an array that was there before."""
+        return self.of.is_old(view._storage) or view._storage.owner is not None
 
     def _view_after(self, leaf: TracedArray) -> Callable[[LoopResults], Any] | None:
         """A function that gives the view that *leaf* is in the last iteration, of an array that was there before; None
         where it is none."""
         storage, owner = leaf._storage, leaf._storage.owner
-        if not self._is_part(leaf):
+        if not (leaf._steps and self._is_part(leaf)):
             return None
         stands = self._stand_ins_of(leaf)
         whole = self._whole_after(stands[0]) if stands else None
@@ -230,10 +230,8 @@ class After:
 
         return make
 
-    def _stand_ins_of(self, leaf: Any) -> list[TracedArray]:
+    def _stand_ins_of(self, leaf: TracedArray) -> list[TracedArray]:
         """The arrays that are carried, or are rows of lists, of which *leaf* may be a view."""
-        if type(leaf) is not TracedArray:
-            return []
         every = [row for row in self.of.marked.rows.values() if row.array._storage is leaf._storage]
         rows = [row.array for k, row in enumerate(every) if all(row.form != other.form for other in every[:k])]
         return [*rows, *[x for x, _ in self.of.stand_ins if x._storage is leaf._storage]]
@@ -319,8 +317,3 @@ class After:
 
 def final_of(results: LoopResults, symbol: Var) -> Atom:
     return of_reals(symbol, [results.finals[x] for x in reals(symbol)])  # type: ignore[no-any-return, index]
-
-
-def _is_part_of_plain(leaf: Any) -> bool:
-    """Whether *leaf* is a view of what stands for a plain array."""
-    return type(leaf) is TracedArray and bool(leaf._steps) and type(leaf._storage.owner) is OfPlain

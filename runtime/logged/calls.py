@@ -114,12 +114,11 @@ class Calls(KeptResults):
         if not values:
             return values
         names = fn.__code__.co_varnames[: fn.__code__.co_argcount][-len(values) :]
-        return tuple([self._default(node, name, value) for name, value in zip(names, values, strict=True)])
-
-    def _default(self, node: StateNode, name: str, value: Any) -> Any:
-        if is_leaf(value):
-            return value  # of a tuple that is compared by identity
-        return self.reads.read(node, "const", name, value, f"default {name}")
+        return tuple([
+            value if is_leaf(value)  # of a tuple that is compared by identity
+            else self.reads.read(node, "const", name, value, f"default {name}")
+            for name, value in zip(names, values, strict=True)
+        ])  # fmt: skip
 
     def codes(self) -> list[types.CodeType]:
         """The code of the functions that have run as copies."""

@@ -147,10 +147,7 @@ class After:
                 return Refusal.LOOP_KIND(name=name)
             befores = [atom_of(x) for x in given or [self.of.before[name]]]
         views = self._views(name, leaves)
-        # what is a part of a plain array may be written then, and a live run can't be made again
-        plain = self.of.recorder.live and any(type(x._storage.owner) is OfPlain for x in views)
-        kept = name in self.of.before and self._stay_parts(views)
-        if kept or plain or any(map(self._is_part_of_any, views)):
+        if (name in self.of.before and self._stay_parts(views)) or any(map(self._is_part_of_any, views)):
             return self._part_of_another(name)
         self.parts_taken.update([id(x._storage) for x in views])
         made = [
@@ -237,7 +234,10 @@ class After:
         return [*rows, *[x for x, _ in self.of.stand_ins if x._storage is leaf._storage]]
 
     def _is_part_of_any(self, leaf: Any) -> bool:
-        """Whether *leaf* is a view of an array that is carried, and nobody knows of which one in the last iteration."""
+        """Whether *leaf* is a view of an array that is carried, and nobody knows of which one in the last iteration; or
+        of a plain one, which may be written then, and a live run can't be made again."""
+        if self.of.recorder.live and type(leaf._storage.owner) is OfPlain:
+            return True
         stands = self._stand_ins_of(leaf) if self._is_part(leaf) else []
         return len(stands) > 1 or (bool(stands) and self.count is None)
 

@@ -83,7 +83,7 @@ def range_of(recorder: Recorder, node: Node, form: Affine | None) -> Range | Non
     if form is not None:
         found: Range | None = _of_form(recorder, form)
     else:
-        parts = [_of_input(recorder, x) for x in node.inputs]
+        parts = [known_range(recorder, x) for x in node.inputs]
         rule = _RULES.get(node.prim.name)
         found = None if rule is None else rule(parts, node.params)
     return found if found is not None and found[0] >= -_FITS and found[1] <= _FITS else None
@@ -103,7 +103,8 @@ def counted(recorder: Recorder, value: Atom, form: Affine) -> Atom:
     return cast(value, INT, weak=True)
 
 
-def _of_input(recorder: Recorder, x: Any) -> Range | None:
+def known_range(recorder: Recorder, x: Any) -> Range | None:
+    """The range of an integer; None where it is not known."""
     if isinstance(x, Lit):
         return (int(x.value), int(x.value)) if x.aval.dtype.kind in "ib" else None
     known = recorder.loops.int_ranges.get(x)

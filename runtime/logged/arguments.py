@@ -12,12 +12,12 @@ from typing import Any
 
 import optree
 
+from ...tracer.ir.own_attributes import attributes_of
 from ...tracer.ir.trees import NAMESPACE, tree_flatten, tree_unflatten
 from ..record.call_key import Call, unwrap
 from ..record.plain_objects import is_object
 from ..record.trees import one_level
 from ..state.state_graph import StateNode
-from .library_objects import parts_of
 from .reads import ReadLog, not_closed
 
 _KINDS = optree.PyTreeKind
@@ -80,7 +80,7 @@ class Given:
             built.append(self._build(part, inner, start, f"{name}.{spec.entry(k)}", f"{place}.{spec.entry(k)}"))
             start += inner.num_leaves
         found = tree_unflatten(made_of, built) if parts else value
-        held, own = parts_of(found), parts_of(value)
+        held, own = attributes_of(found), attributes_of(value)
         stand_in = {id(part): new for part, new in zip(parts, built, strict=True)}
         in_key = {id(text) for text in _texts(optree.register_pytree_node.get(spec.type, namespace=NAMESPACE), value)}
         known = all(held[n] is stand_in[id(x)] if id(x) in stand_in else id(x) in in_key for n, x in own.items())
@@ -93,7 +93,7 @@ class Given:
     def check_twins(self, out: Any) -> None:
         """An error where the run has changed a twin, or gives one out."""
         for twin, name, before in self._twins:
-            now = parts_of(twin)
+            now = attributes_of(twin)
             if now.keys() != before.keys() or any(now[key] is not part for key, part in before.items()):
                 raise not_closed(f"`{name}`, of a class that is registered, which is changed")
         if self._twins:

@@ -140,7 +140,7 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
     if type(raw) is staticmethod:
         return raw.__func__
     if type(raw) is classmethod:
-        return types.MethodType(raw.__func__, _seen_class(run, kind))
+        return types.MethodType(raw.__func__, kind if reads.trust.cls(kind) else run.seen(kind, kind.__name__))
     if type(raw) is functools.cached_property:
         return _cached(run, raw, obj, name)
     if hasattr(type(raw), "__get__"):
@@ -152,11 +152,6 @@ def bound(run: Any, raw: Any, obj: Any, kind: type, base: type, name: str) -> An
             return raw.__get__(obj, kind)
         return _by_descriptor(run, raw, obj, kind, name)
     return shown
-
-
-def _seen_class(run: Any, cls: type) -> Any:
-    """*cls*, which the run gets as a value."""
-    return cls if run.reads.trust.cls(cls) else run.seen(cls, cls.__name__)
 
 
 def _cached(run: Any, raw: Any, obj: Any, name: str) -> Any:
@@ -302,21 +297,12 @@ def _of_super(run: Any, obj: super, name: str) -> Any:
         raw = base.__dict__.get(name, MISSING)
         if raw is MISSING:
             continue
-        if isinstance(own, type) and own is kind:  # in a class method, or in `__new__`
-            if type(raw) in (staticmethod, types.BuiltinFunctionType) or reads.library(base):
-                reads.read_class(base, name, raw)
-                if type(raw) is types.BuiltinFunctionType:  # `__new__`, which is no method
-                    return raw
-                return raw.__get__(None if type(raw) is staticmethod else own, kind)
-            if type(raw) is classmethod:
-                reads.read_class(base, name, raw)
-                return types.MethodType(raw.__func__, _seen_class(run, kind))
-            raise not_closed(f"super().{name} of a class")
-        if isinstance(raw, property):
+        of_class = own is kind  # in a class method, or in `__new__`
+        if isinstance(raw, property) and not of_class:
             reads.read_class(base, name, raw)
             return run.call(raw.fget, own)
         pin_entry(reads, raw)
-        return bound(run, raw, own, kind, base, name)
+        return bound(run, raw, None if of_class else own, kind, base, name)
     return getattr(obj, name)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from ...tracer import numpy_api, scipy_api  # noqa: F401  (fill the tables)
 from ...tracer.ir.refusals import Refusal
 from ..state.libraries import _GENERATORS, LOCAL_TIME, TIME_ZONE, verdict
-from ..state.trust import IMPURE_BUILTINS, Trust, impurity, setting_of
+from ..state.trust import IMPURE_BUILTINS, impurity, setting_of
 from .reads import not_closed
 
 #: builtins whose answer depends on what they are given alone, and that run no code of objects that ``handed`` lets pass
@@ -128,7 +128,7 @@ def is_followed(f: types.FunctionType) -> bool:
     return f.__module__ in _FOLLOWED or f.__globals__.get("__name__") in _FOLLOWED
 
 
-def check_pure(f: Any, trust: Trust, depends: Any, drawn: bool = True) -> None:
+def check_pure(f: Any, depends: Any, drawn: bool = True) -> None:
     """An error unless the answer of the library's function or class *f* depends on what it is given alone."""
     name = getattr(f, "__name__", "")
     owner = getattr(f, "__self__", None)

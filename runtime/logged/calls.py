@@ -114,12 +114,11 @@ class Calls(KeptResults):
         if not values:
             return values
         names = fn.__code__.co_varnames[: fn.__code__.co_argcount][-len(values) :]
-        return tuple([self._default(node, name, value) for name, value in zip(names, values, strict=True)])
-
-    def _default(self, node: StateNode, name: str, value: Any) -> Any:
-        if is_leaf(value):
-            return value  # of a tuple that is compared by identity
-        return self.reads.read(node, "const", name, value, f"default {name}")
+        return tuple([
+            value if is_leaf(value)  # of a tuple that is compared by identity
+            else self.reads.read(node, "const", name, value, f"default {name}")
+            for name, value in zip(names, values, strict=True)
+        ])  # fmt: skip
 
     def codes(self) -> list[types.CodeType]:
         """The code of the functions that have run as copies."""
@@ -198,7 +197,7 @@ class Calls(KeptResults):
         if is_decorator(f) and not is_traced([*args, *kwargs.values()]):
             return f(*args, **kwargs)
         if self.reads.trust.owns(f) and not self.holds_users(f):
-            check_pure(f, self.reads.trust, self.reads.depends, not self._draws(*args[:1]))
+            check_pure(f, self.reads.depends, not self._draws(*args[:1]))
             if is_followed(f) and any(map(self._is_followed, (*args, *kwargs.values()))):
                 return self.copy_of(f)(*args, **kwargs)
             return self._natively(f, args, kwargs, takes_callbacks(f))
@@ -253,6 +252,13 @@ class Calls(KeptResults):
         if draws_its_seed(f, args, kwargs):
             raise self.refuse(f"{f.__name__}() without a seed", Refusal.CALLS_RANDOM)
 
+    def _of_library(self, f: Any, args: Any, kwargs: Any, owner: Any = None) -> Any:
+        """A call of a function or class of a library's, a method of *owner* if there is one."""
+        if (ours := own_answer(f)) is not None:
+            return self.call_own(ours, f, args, kwargs)
+        check_pure(f, self.reads.depends, not self._draws(owner))
+        return self._natively(f, args, kwargs, takes_callbacks(f))
+
     def _natively(self, f: Any, args: Any, kwargs: Any, callbacks: bool) -> Any:
         self._check_seed(f, args, kwargs)
         with_texts = id(f) in _TEXT_MAKERS
@@ -283,7 +289,7 @@ class Calls(KeptResults):
             return self.call_method(args[0], f.__name__, *args[1:], **kwargs)  # as if it were bound
         if args and (bound := of_class(f, args[0])) is not None:
             return self.handing(bound, args[1:], kwargs, False)
-        check_pure(f, self.reads.trust, self.reads.depends)
+        check_pure(f, self.reads.depends)
         if isinstance(f, types.MethodDescriptorType | types.WrapperDescriptorType) and args:
             foreign = self.reads.node_of(args[0]) is not None
             if foreign and f.__name__ not in PURE_METHODS.get(type(args[0]), ()):
@@ -336,7 +342,7 @@ class Calls(KeptResults):
             raise self.refuse(f"{f.__name__}()", reason_of(f))
         self.handed(owner, False)
         if f.__name__ not in _OF_DATA or not is_data(type(owner)):
-            check_pure(f, self.reads.trust, self.reads.depends, not self._draws(owner))
+            check_pure(f, self.reads.depends, not self._draws(owner))
         ours = getattr(own_answer(owner), f.__name__, None)  # np.add.at
         if ours is not None:
             return self.call_own(ours, f, args, kwargs)
@@ -365,12 +371,8 @@ class Calls(KeptResults):
         if (source := python_of(f)) is not None:
             return call_jitted(self, f, source, args, kwargs)
         top = kind.__module__.partition(".")[0]
-        if (ours := own_answer(f)) is not None:
-            return self.call_own(ours, f, args, kwargs)
-        if top in ("numpy", "scipy") or "cython_function" in kind.__name__:
-            owner = getattr(f, "__self__", args[0] if args else None)
-            check_pure(f, self.reads.trust, self.reads.depends, not self._draws(owner))
-            return self._natively(f, args, kwargs, takes_callbacks(f))
+        if top in ("numpy", "scipy") or "cython_function" in kind.__name__ or own_answer(f) is not None:
+            return self._of_library(f, args, kwargs, getattr(f, "__self__", args[0] if args else None))
         if top == "tracegrad" and self.reads.node_of(f) is None:  # a solution of an equation
             return self._natively(f, args, kwargs, True)
         raise self.refuse(f"a call of an object of the class {kind.__qualname__}")
@@ -424,11 +426,7 @@ class Calls(KeptResults):
     def _call_class_of_library(self, cls: Any, args: Any, kwargs: Any) -> Any:
         if is_named_tuple(cls) and found_in(cls, "__init__")[0] is object:
             return cls(*args, **kwargs)
-        ours = own_answer(cls)
-        if ours is not None:
-            return self.call_own(ours, cls, args, kwargs)
-        check_pure(cls, self.reads.trust, self.reads.depends)
-        return self._natively(cls, args, kwargs, takes_callbacks(cls))
+        return self._of_library(cls, args, kwargs)
 
     def _by_new(self, cls: Any, args: Any, kwargs: Any) -> Any:
         """The object that ``__new__`` makes."""

@@ -29,7 +29,7 @@ from .callees import PURE_METHODS, takes_callbacks
 from .in_python import Callback, each, each_folded, each_together, reduced, together_folded
 from .own_classes import OwnClasses
 from .reads import CONTAINERS, KEYED, NotClosedError
-from .subclasses import is_of_items, items_of, method_of_items
+from .subclasses import BY_STATEMENT, is_of_items, items_of, method_of_items
 from .writes import WrittenItems, WrittenKeys
 
 #: methods of sets that give nothing
@@ -47,11 +47,6 @@ _COMPARES_ALL = frozenset(("index", "count", "remove"))
 _COMPARES = _COMPARES_ALL | {"__contains__", "__eq__", "get", "pop", "setdefault"}
 _ITERATES = frozenset(("extend", "update", "union", "difference", "intersection"))
 _MAKES_NEW = frozenset(("copy", "union", "difference", "intersection", "symmetric_difference"))
-#: methods that statements and operators call, and what does the same: (it, the number of its arguments)
-_BY_STATEMENT: dict[str, tuple[Any, int]] = {
-    "__setitem__": (operator.setitem, 2), "__delitem__": (operator.delitem, 1), "__getitem__": (operator.getitem, 1),
-    "__contains__": (operator.contains, 1), "__len__": (len, 0), "__iter__": (iter, 0),
-}  # fmt: skip
 
 
 def has_plain_keys(kind: type) -> bool:
@@ -102,7 +97,7 @@ class Containers(OwnClasses):
         if self.loops and kind in (TracedArray, np.ndarray, MadeArray):
             return item_of(self.recorder, obj, index)
         if kind is np.ndarray and is_traced(index):
-            return np.ndarray.__getitem__(obj, index) if not of_traced(index) else self._of_plain(obj, index)
+            return np.ndarray.__getitem__(obj, index) if not of_traced(index) else self.call(np.asarray, obj)[index]
         return obj[index]
 
     def _item_of_class(self, cls: Any, index: Any) -> Any:
@@ -291,9 +286,6 @@ class Containers(OwnClasses):
         if not self.reads.library(kind):
             self.reads.pin(kind)
 
-    def _of_plain(self, obj: Any, index: Any) -> Any:
-        return self.call(np.asarray, obj)[index]
-
     def has_methods(self, kind: type) -> bool:
         """Whether special methods of objects of *kind* are the user's."""
         return kind not in PLAIN and kind not in CONTAINERS and not self.reads.library(kind)
@@ -431,7 +423,7 @@ class Containers(OwnClasses):
 
     def method_of_container(self, obj: Any, kind: type, name: str, args: Any, kwargs: Any) -> Any:
         """``obj.name(*args, **kwargs)``."""
-        same = _BY_STATEMENT.get(name)
+        same = BY_STATEMENT.get(name)
         if same is not None and not kwargs and len(args) == same[1] and hasattr(kind, name):
             return self.call(same[0], obj, *args)
         node = self.reads.node_of(obj)

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ...tracer.ir.aval import is_number
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, slots
 from ...tracer.ir.refusals import Reason
 from ...tracer.numpy_api.python_builtins import KnownType
 from ...tracer.record.array import STAND_INS, TracedArray
@@ -28,14 +28,12 @@ from ...tracer.record.integers import TracedInt
 from ...tracer.record.made_arrays import MadeArray
 from ...tracer.record.shown_names import AsValue, KnownModule
 from ...tracer.record.shown_text import Shown, TextOfValues, Texts
-from ..record.arguments import Arguments
 from ..record.call_key import OBJECT, Call
 from ..record.complex_data import text_of
 from ..record.effects import Effects, Expression, Known, OtherValues, OutsideEffect
 from ..record.held_values import holds_traced
 from ..record.sinks import SINKS
 from ..record.trees import Source, made_once
-from ..state.contents import slots
 from ..state.objects import keeps_c_state
 from ..state.own_items import CONTENTS, OwnItems
 from ..state.state_graph import Leaf, StateGraph, StateNode
@@ -102,19 +100,19 @@ def _step(way: Route, how: str, arg: Any) -> Route | None:
     if how == "items":
         return way
     if how == CONTENTS:
-        return Route((*way.key, how), called(constant_of(OwnItems), way.text))
+        return Route((*way.key, how), called(OwnItems, way.text))
     if how == "class":
         cls, name = arg
-        return Route(("class", id(cls), name), lambda source, texts: f"{source.constant(cls)}.{name}")
+        return Route(("class", id(cls), name), written(f"{{}}.{name}", constant_of(cls)))
     if how == "global":
         space, name = arg
-        return Route(("global", id(space), name), lambda source, texts: f"{source.constant(space)}[{name!r}]")
+        return Route(("global", id(space), name), item_of(constant_of(space), name))
     if how == "cell":
-        return Route(("cell", id(arg)), lambda source, texts: f"{source.constant(arg)}.cell_contents")
+        return Route(("cell", id(arg)), contents_of(arg))
     if how == "attr" and arg.isidentifier():
-        return Route((*way.key, "." + arg), lambda source, texts: f"{way.text(source, texts)}.{arg}")
+        return Route((*way.key, "." + arg), written(f"{{}}.{arg}", way.text))
     if how in ("item", "key") and type(arg) in (int, str):
-        return Route((*way.key, arg), lambda source, texts: f"{way.text(source, texts)}[{arg!r}]")
+        return Route((*way.key, arg), written("{}[{}]", way.text, literal(repr(arg))))
     if how == "key" and not is_leaf(arg):  # a key that is compared by identity
         return Route((*way.key, id(arg)), item_of(way.text, arg))
     return None
@@ -128,8 +126,13 @@ def literal(text: str) -> Expression:
     return lambda source, texts: text
 
 
-def called(function: Expression, value: Expression) -> Expression:
-    return lambda source, texts: f"{function(source, texts)}({value(source, texts)})"
+def written(form: str, *parts: Expression) -> Expression:
+    """*form* with the texts of *parts* in it."""
+    return lambda source, texts: form.format(*[part(source, texts) for part in parts])
+
+
+def called(function: Any, *values: Expression) -> Expression:
+    return written(f"{{}}({', '.join(['{}'] * len(values))})", constant_of(function), *values)
 
 
 def _leaf(place: int) -> Expression:
@@ -137,21 +140,24 @@ def _leaf(place: int) -> Expression:
 
 
 def item_of(place: Expression, name: Any) -> Expression:
-    return under(place, constant_of(name))
+    return written("{}[{}]", place, constant_of(name))
 
 
-def under(place: Expression, key: Expression) -> Expression:
-    return lambda source, texts: f"{place(source, texts)}[{key(source, texts)}]"
+def contents_of(cell: types.CellType) -> Expression:
+    return written("{}.cell_contents", constant_of(cell))
 
 
-def sequence_of(kind: type, parts: list[tuple[Hashable, Expression]], count: int) -> tuple[Hashable, Expression] | None:
-    if len(parts) < count:
+def known_by(names: tuple[Hashable, ...], form: str, *parts: Known | None) -> Known | None:
+    """The expression *form* with *parts* in it, whose key begins with *names*; None where a part has no expression."""
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
         return None
-    start, end = ("[", "]") if kind is list else ("(", ")")
-    return (
-        kind,
-        tuple([key for key, _ in parts]),
-    ), lambda source, texts: start + "".join([f"{text(source, texts)}, " for _, text in parts]) + end
+    return (*names, *[key for key, _ in found]), written(form, *[text for _, text in found])
+
+
+def sequence_of(kind: type, parts: Sequence[Known | None]) -> Known | None:
+    form = "{}, " * len(parts)
+    return known_by((kind,), f"[{form}]" if kind is list else f"({form})", *parts)
 
 
 @dataclass(slots=True)
@@ -177,10 +183,10 @@ class ValueExpressions:
     that take such objects from where they are, before anything else is done."""
 
     def __init__(
-        self, effects: Effects, given: Arguments, inputs: dict[int, TracedArray], texts: Texts | None,
-        found_at: dict[int, Route | None], others: OtherValues | None, graph: StateGraph, plain: Callable[[Any], Any],
+        self, effects: Effects, given: Any, inputs: dict[int, TracedArray], texts: Texts,
+        found_at: dict[int, Route | None], others: OtherValues | None, graph: StateGraph,
     ) -> None:  # fmt: skip
-        self._graph, self._plain = graph, plain
+        self._graph = graph
         self.known_as: Callable[[Any], Any] = lambda value: value  # gives the array for which one stands
         self.taken_over: Callable[[Any], Any] | None = None  # gives NumPy's form of a result that has another
         self._effects, self._texts, self.others = effects, texts, others
@@ -209,10 +215,10 @@ class ValueExpressions:
         if type(value) is TracedArray:
             return self._result(value)
         if isinstance(value, MadeArray) or type(value) in _SHOWN:
-            value = self._plains.setdefault(id(value), (value, self._plain(value)))[1]
+            value = self._plains.setdefault(id(value), (value, value.plain()))[1]
         if type(value) is str or type(value) is TextOfValues:
             return self.text(value)
-        marked = type(value) is tuple and self._texts is not None and bool(self._texts.shown)
+        marked = type(value) is tuple and bool(self._texts.shown)
         made = self._made.get(id(value))
         if made is not None:
             made.shared = True
@@ -221,9 +227,7 @@ class ValueExpressions:
             if (constant := self.constant(value)) is not None:
                 return constant
             if is_nan(value):
-                return self._shareable(
-                    value, (("nan", token(value)), called(constant_of(_another), constant_of(value)))
-                )
+                return self._shareable(value, (("nan", token(value)), called(_another, constant_of(value))))
         found = self.found(value)
         if found is not None:
             return found
@@ -244,7 +248,7 @@ class ValueExpressions:
         if known is None:
             return None
         array = literal(f"arrays[{known}]")
-        return ("input", known), called(constant_of(int), array) if type(value) is TracedInt else array
+        return ("input", known), called(int, array) if type(value) is TracedInt else array
 
     @property
     def made(self) -> set[int]:
@@ -313,64 +317,32 @@ class ValueExpressions:
         """The expression for an object that the run has made."""
         kind = type(value)
         if kind in (tuple, list) or _is_named_tuple(value):
-            parts = [self.expression(part, depth) for part in value]
-            joined = sequence_of(
-                list if kind is list else tuple, [part for part in parts if part is not None], len(parts)
-            )
-            if joined is None or kind in (tuple, list):
-                return joined
-            key, text = joined
-            return (
-                ("named", id(kind), key),
-                lambda source, texts: _construct(source, tuple.__new__, kind, text(source, texts)),
-            )
+            joined = sequence_of(list if kind is list else tuple, [self.expression(part, depth) for part in value])
+            return joined if kind in (tuple, list) else _made_by(tuple.__new__, kind, joined)
         if kind is dict:
             return self._mapping(value, depth)
         if kind in _BUILT_OF:
             given = self.expression(_BUILT_OF[kind](value), depth)
-            return given and (
-                ("built", kind, given[0]),
-                lambda source, texts: f"{source.constant(kind)}(*{given[1](source, texts)})",
-            )
+            return known_by(("built",), "{}(*{})", (id(kind), constant_of(kind)), given)
         if kind is np.ndarray and is_number(value.dtype):
             content = (value.dtype, value.shape, value.tobytes())
-            kept = value.copy()
-            return ("array", content), lambda source, texts: f"{source.constant(kept)}.copy()"
+            return ("array", content), written("{}.copy()", constant_of(value.copy()))
         if kind is types.BuiltinMethodType and type(value.__self__) in SINKS:
-            owner = self.expression(value.__self__, depth)
-            return owner and (
-                ("method", value.__name__, owner[0]),
-                lambda source, texts: f"{owner[1](source, texts)}.{value.__name__}",
-            )
+            name = value.__name__
+            return known_by(("method", name), f"{{}}.{name}", self.expression(value.__self__, depth))
         if _is_plain_object(value):
             store = self._mapping(dict(dict_of(value) or ()), depth)
             lying = {name: getattr(value, name) for name in slots(kind) if hasattr(value, name)}
-            others = self._mapping(lying, depth)
-            if store is not None and others is not None:
-                contents = [store[1], others[1]] if lying else [store[1]]
-                return (
-                    ("object", id(kind), store[0], others[0]),
-                    lambda source, texts: _construct(
-                        source, _new_object, kind, ", ".join([part(source, texts) for part in contents])
-                    ),
-                )
+            return _made_by(_new_object, kind, store, *([self._mapping(lying, depth)] if lying else []))
         return None
 
     def _mapping(self, value: dict[Any, Any], depth: int) -> Known | None:
-        parts = [(self.expression(key, depth), self.expression(part, depth)) for key, part in value.items()]
-        pairs = [(key, part) for key, part in parts if key is not None and part is not None]
-        if len(pairs) < len(parts):
-            return None
-        return (
-            ("dict", tuple([(key[0], part[0]) for key, part in pairs])),
-            lambda source, texts: (
-                "{" + ", ".join([f"{key[1](source, texts)}: {part[1](source, texts)}" for key, part in pairs]) + "}"
-            ),
-        )
+        parts = [self.expression(x, depth) for pair in value.items() for x in pair]
+        return known_by(("dict",), "{{" + "{}: {}, " * len(value) + "}}", *parts)
 
     def text(self, text: str) -> tuple[Hashable, Expression]:
         """The expression for a text with traced arrays in it."""
-        pieces = [text] if self._texts is None else self._texts.pieces(text)
+        pieces = self._texts.pieces(text)
         if len(pieces) == 1:
             return ("constant", token(text)), constant_of(text)
         keys: list[Hashable] = []
@@ -382,11 +354,8 @@ class ValueExpressions:
             else:
                 key, value = self._result(piece.value)
                 keys.append((key, piece.how, piece.spec))
-                parts.append(called(constant_of(Shown(None, piece.how, piece.spec).write), value))
-        return (
-            "text",
-            tuple(keys),
-        ), lambda source, texts: f"''.join(({', '.join([p(source, texts) for p in parts])},))"
+                parts.append(called(Shown(None, piece.how, piece.spec).write, value))
+        return ("text", tuple(keys)), written(f"''.join(({'{}, ' * len(parts)}))", *parts)
 
     def _result(self, value: TracedArray) -> tuple[Hashable, Expression]:
         known = None if self.others is None else self.others.expression(value, self._array)
@@ -398,7 +367,7 @@ class ValueExpressions:
         if value.aval.is_complex:
             return (key, "number"), result
         number: type = {"f": float, "b": bool}.get(value.aval.dtype.kind, int)
-        return (key, "number"), called(constant_of(number), result)  # (faster than its method `item`)
+        return (key, "number"), called(number, result)  # (faster than its method `item`)
 
     def _array(self, value: TracedArray) -> tuple[Hashable, Expression]:
         known = self._results.get(id(value))
@@ -421,8 +390,10 @@ def _another(nan: Any) -> Any:
     return nan + 0
 
 
-def _construct(source: Source, function: Any, kind: type, parts: str) -> str:
-    return f"{source.constant(function)}({source.constant(kind)}, {parts})"
+def _made_by(function: Any, kind: type, *parts: Known | None) -> Known | None:
+    """The expression for an object of *kind* that *function* makes of *parts*."""
+    known = (function.__name__, constant_of(function)), (id(kind), constant_of(kind))
+    return known_by(("object",), f"{{}}({{}}{', {}' * len(parts)})", *known, *parts)
 
 
 def _is_named_tuple(value: Any) -> bool:

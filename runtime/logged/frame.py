@@ -167,7 +167,7 @@ class LoggedFrame(FrameChoices):
         if kind is MadeArray and name in ("real", "imag") and obj.dtype.kind == "c":
             self.set_item(value, getattr(obj, name), ...)
             return
-        if isinstance(obj, types.ModuleType) and self._is_node(obj, "module"):
+        if isinstance(obj, types.ModuleType) and (node := reads.node_of(obj)) is not None and node.kind == "module":
             self.run.write_global(obj.__dict__, name, value)
             return
         if isinstance(obj, type):
@@ -218,10 +218,6 @@ class LoggedFrame(FrameChoices):
             raise self.run.refuse(f"an assignment of `.{name}` by a descriptor")
         reads.read_class(base, name, raw)
         self.run.special(raw, "__set__", obj, value)
-
-    def _is_node(self, obj: Any, *kinds: str) -> bool:
-        node = self.run.reads.node_of(obj)
-        return node is not None and node.kind in kinds
 
     def _is_library(self, obj: Any) -> bool:
         """Whether attributes of *obj* are not written by a run."""

@@ -45,10 +45,6 @@ class HandedFunctions(Writing):
         self._callee = Callee("")
         self._within_args = False  # whether something is looked at that is in an argument which is passed on
 
-    def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
-        """*value* for code that is not seen."""
-        raise NotImplementedError
-
     def handed_function(self, value: Any, kind: type, callbacks: bool) -> Any:
         """A function for code that is not seen; where that is no code that calls it (*callbacks*), only one that is no
         function of the user's.  NotImplemented where *value* is none."""

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import attributes_of, dict_of
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.trees import node_functions
 from ...tracer.loops.iterables import same_objects
@@ -24,7 +24,6 @@ from ...tracer.record.shown_text import TextOfValues
 from ..record.kinds import PLAIN, is_held, is_named_tuple
 from ..state.libraries import is_moment, leaf_setting
 from ..state.set_order import hashes_here
-from ..state.state_graph import StateNode
 from .handed_functions import OURS, TREES, Callee, HandedFunctions
 from .reads import CONTAINERS, is_wrapper
 from .writing import like
@@ -48,6 +47,10 @@ _HASHES = ("hash", "__hash__")
 
 class Handing(HandedFunctions):
     """The part of a run that hands values to libraries."""
+
+    # of the parts that stand on this one
+    inherits: Any
+    twin_of: Any
 
     def handed(self, value: Any, callbacks: bool, depth: int = 0) -> Any:
         """*value* for code that is not seen: containers from outside as copies of all that they hold, which is read;
@@ -137,14 +140,6 @@ class Handing(HandedFunctions):
         callable_ = isinstance(value, types.FunctionType | types.MethodType | functools.partial) or is_wrapper(value)
         return self.handed(value, True) if callable_ or self.reads.node_of(value) is not None else value
 
-    def inherits(self, kind: type) -> bool:
-        """Whether a class of the user's has a base of a library's."""
-        raise NotImplementedError
-
-    def twin_of(self, node: StateNode) -> Any:
-        """The twin that stands for such an object."""
-        raise NotImplementedError
-
     def _passes_on(self, value: Any, kind: type) -> bool:
         """Whether the code that runs looks at no object of the user's class *kind*: rules and loops of ours, and
         functions of SciPy at what is in their ``args``."""
@@ -192,11 +187,8 @@ class Handing(HandedFunctions):
 
     def _check_parts(self, obj: Any, kind: type, depth: int) -> None:
         """An error where an object that the run has made holds a container from outside."""
-        parts = list((dict_of(obj) or {}).values())
-        for base in kind.__mro__ if not self.reads.trust.cls(kind) else ():
-            slots = [raw for raw in vars(base).values() if type(raw) is types.MemberDescriptorType]
-            parts += [getattr(obj, raw.__name__) for raw in slots if hasattr(obj, raw.__name__)]
-        for value in parts:
+        parts = (dict_of(obj) or {}) if self.reads.trust.cls(kind) else attributes_of(obj)
+        for value in parts.values():
             known = type(value) in CONTAINERS or is_named_tuple(type(value))
             if known and self.handed(value, True, depth + 1) is not value:
                 raise self.refuse("an object with a container from outside that is handed to a library")

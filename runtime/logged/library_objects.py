@@ -11,20 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import attributes_of
 from ...tracer.record.recorder import Recorder
 from ..record.kinds import PLAIN
-from ..state.contents import set_attribute, slots
+from ..state.contents import set_attribute
 from ..state.state_graph import StateNode
 from .handing import Handing, is_as_it_was
 from .reads import CONTAINERS, ReadLog
 from .writes import WrittenNames
-
-
-def parts_of(obj: Any) -> dict[str, Any]:
-    """The attributes of *obj*, those in slots too."""
-    lying = {name: getattr(obj, name) for name in slots(type(obj)) if hasattr(obj, name)}
-    return {**(dict_of(obj) or {}), **lying}
 
 
 class LibraryObjects(Handing):
@@ -47,7 +41,7 @@ class LibraryObjects(Handing):
         arrays: list[Any] = []
         try:
             unread = () if as_twin else self.reads.unread(value)
-            for name, part in parts_of(value).items():
+            for name, part in attributes_of(value).items():
                 if name in unread:
                     continue
                 shown = self.reads.read(node, "attr", name, part, f"{node.label}.{name}")
@@ -55,7 +49,7 @@ class LibraryObjects(Handing):
                     set_attribute(made, name, self._part_of_twin(shown, arrays))
                 elif type(shown) is not np.ndarray:
                     self.handed(shown, False)  # which reads all of it
-            self._before.append((made, node, parts_of(made), self._copies, arrays))
+            self._before.append((made, node, attributes_of(made), self._copies, arrays))
         finally:
             self._copies = copies
 
@@ -77,7 +71,7 @@ class LibraryObjects(Handing):
             same = all(np.array_equal(kept, shown, equal_nan=kept.dtype.kind in "fc") for kept, shown in arrays)
             if not same or not all(is_as_it_was(*copy) for copy in copies):
                 raise self.refuse(f"`{node.label}`, which the run changes")
-            now = parts_of(made)
+            now = attributes_of(made)
             changed = {name: value for name, value in now.items() if before.get(name, now) is not value}
             if before.keys() - now.keys() or (changed and made is node.obj):
                 raise self.refuse(f"`{node.label}`, which the run changes")

@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.own_attributes import attributes_of
 from ...tracer.record.recorder import Recorder
 from ..state.contents import set_attribute
 from ..state.objects import keeps_c_state
 from ..state.state_graph import Leaf, StateNode
 from ..state.trust import hidden_state
 from .attributes import found_in
-from .library_objects import LibraryObjects, parts_of
+from .library_objects import LibraryObjects
 from .reads import ReadLog
 from .writes import WrittenNames
 
@@ -54,7 +55,7 @@ class OwnClasses(LibraryObjects):
         copies, self._copies = self._copies, []
         arrays: list[Any] = []
         self.reads.instance_lacks(node, (), (), whole=True)
-        for name, part in parts_of(value).items():
+        for name, part in attributes_of(value).items():
             bound = _bound_to(made, value, part)
             if bound is not None:
                 self.reads.also(node, "attr", name, name, Leaf(part, False), part)
@@ -62,7 +63,7 @@ class OwnClasses(LibraryObjects):
             elif hidden_state(type(part)) is None or name != _DRAWS:
                 shown = self.reads.read(node, "attr", name, part, f"{node.label}.{name}")
                 set_attribute(made, name, self._part_of_twin(shown, arrays))
-        self._before.append((made, node, parts_of(made), self._copies, arrays))
+        self._before.append((made, node, attributes_of(made), self._copies, arrays))
         self._copies = copies
         return made
 

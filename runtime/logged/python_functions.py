@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, slots
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.items import length
@@ -33,7 +33,6 @@ from ...tracer.record.shown_names import own_answer
 from ...tracer.record.shown_text import TextOfValues
 from ..record.asked import InOrder, alone, asked, float_of, judged
 from ..record.kinds import EAGER, PLAIN, TRACED, has_known_text
-from ..state.contents import slots
 from ..state.libraries import DECIMAL
 from ..state.state_graph import LENGTH
 from .attributes import found_in, load
@@ -65,9 +64,14 @@ def _len(run: Any, x: Any) -> Any:
     return found if type(found) is TracedInt else judged(len, "__len__", x, found)
 
 
-def _getattr(run: Any, obj: Any, name: str, *default: Any) -> Any:
+def _name(run: Any, builtin: Any, name: Any) -> str:
     if type(name) is not str:
-        raise run.refuse("getattr() with a name that is no text")
+        raise run.refuse(f"{builtin.__name__}() with a name that is no text")
+    return name
+
+
+def _getattr(run: Any, obj: Any, name: str, *default: Any) -> Any:
+    name = _name(run, getattr, name)
     try:
         if type(obj) in TRACED:
             return own_answer(getattr)(obj, name)
@@ -137,13 +141,6 @@ def _type(run: Any, *args: Any) -> Any:
     return kind if run.reads.trust.cls(kind) else run.seen(kind, kind.__name__)
 
 
-def _of_iterables(builtin: Any) -> Callable[..., Any]:
-    def call(run: Any, /, *args: Any, **kwargs: Any) -> Any:
-        return run.made(builtin(*[run.iterable(x) for x in args], **kwargs))
-
-    return call
-
-
 def _of_function(builtin: Any) -> Callable[..., Any]:
     def call(run: Any, function: Any, *args: Any) -> Any:
         own = own_answer(builtin)
@@ -183,18 +180,6 @@ def _pairwise(run: Any, values: Any, /) -> Any:
         later = values[1:]
         return run.made(zip(values, later, strict=False))  # which a loop can take apart
     return run.made(itertools.pairwise(values))
-
-
-def _chain_from_iterable(run: Any, values: Any) -> Any:
-    return run.made(itertools.chain.from_iterable(map(run.iterable, run.iterable(values))))
-
-
-def _starmap(run: Any, function: Any, values: Any) -> Any:
-    return run.made(itertools.starmap(Callback(run, function), map(run.iterable, run.iterable(values))))
-
-
-def _compress(run: Any, values: Any, selectors: Any) -> Any:
-    return run.made(itertools.compress(run.iterable(values), map(run.test, run.iterable(selectors))))
 
 
 _BY_QUESTION = (itertools.takewhile, itertools.dropwhile, itertools.filterfalse)
@@ -257,10 +242,6 @@ def _reduce(run: Any, function: Any, values: Any, *start: Any) -> Any:
     return run.folded(function, values, *start)
 
 
-def _partial(run: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    return functools.partial(function, *args, **kwargs)
-
-
 def _iter(run: Any, obj: Any, *sentinel: Any) -> Any:
     if sentinel:
         return iter(_callback(run, obj), *sentinel)
@@ -274,30 +255,6 @@ def _next(run: Any, it: Any, *default: Any) -> Any:
         raise run.refuse("next() of an iterator")
     run.changes(it)
     return next(it, *default)
-
-
-def _callable(run: Any, obj: Any) -> bool:
-    return callable(obj)
-
-
-def _bool(run: Any, x: Any = False) -> bool:
-    return run.test(x)
-
-
-def _range(run: Any, *bounds: Any) -> Any:
-    return run.made(symbolic_range(run.recorder, *[run.handed(x, False) for x in bounds]))
-
-
-def _setattr(run: Any, obj: Any, name: str, value: Any) -> None:
-    if type(name) is not str:
-        raise run.refuse("setattr() with a name that is no text")
-    run.frame.set_attr(value, obj, name)
-
-
-def _delattr(run: Any, obj: Any, name: str) -> None:
-    if type(name) is not str:
-        raise run.refuse("delattr() with a name that is no text")
-    run.frame.del_attr(obj, name)
 
 
 def _vars(run: Any, obj: Any) -> Any:
@@ -492,11 +449,15 @@ _SETS = (set, frozenset)
 _REVERSED = {*PLAIN, set, frozenset}  # that `reversed` may look at, or that it refuses
 HANDLERS: dict[int, Callable[..., Any]] = {
     id(len): _len, id(getattr): _getattr, id(hasattr): _hasattr, id(isinstance): _isinstance,
-    id(issubclass): _issubclass, id(type): _type, id(callable): _callable,
-    id(bool): _bool, id(range): _range, id(setattr): _setattr, id(delattr): _delattr, id(vars): _vars,
+    id(issubclass): _issubclass, id(type): _type, id(callable): lambda run, x: callable(x),
+    id(bool): lambda run, x=False: run.test(x), id(vars): _vars,
+    id(range): lambda run, *args: run.made(symbolic_range(run.recorder, *[run.handed(x, False) for x in args])),
+    id(setattr): lambda run, obj, name, value: run.frame.set_attr(value, obj, _name(run, setattr, name)),
+    id(delattr): lambda run, obj, name: run.frame.del_attr(obj, _name(run, delattr, name)),
     id(iter): _iter, id(next): _next, id(sum): _sum, id(float): _float,
     id(enumerate): lambda run, x, *start, **k: run.made(enumerate(run.iterable(x), *start, **k)),
-    id(zip): _of_iterables(zip), id(map): _of_function(map), id(filter): _of_function(filter),
+    id(zip): lambda run, *xs, strict=False: run.made(zip(*map(run.iterable, xs), strict=strict)),
+    id(map): _of_function(map), id(filter): _of_function(filter),
     id(reversed): _reversed,
     id(sorted): _by_order(sorted), id(min): _by_order(min), id(max): _by_order(max),
     **{id(f): _question(f) for f in _OF_KINDS},
@@ -520,10 +481,20 @@ HANDLERS: dict[int, Callable[..., Any]] = {
     id(decimal.getcontext): _get_context,
     id(warnings.simplefilter): _filter_warnings(warnings.simplefilter),
     id(warnings.filterwarnings): _filter_warnings(warnings.filterwarnings),
-    **{id(f): _of_itertools(f) for f in _ITERTOOLS}, id(itertools.starmap): _starmap,
-    id(itertools.compress): _compress, id(itertools.pairwise): _pairwise,
-    id(functools.reduce): _reduce, id(functools.partial): _partial,
+    **{id(f): _of_itertools(f) for f in _ITERTOOLS}, id(itertools.pairwise): _pairwise,
+    id(itertools.starmap): lambda run, f, values: run.made(
+        itertools.starmap(Callback(run, f), map(run.iterable, run.iterable(values)))
+    ),
+    id(itertools.compress): lambda run, values, selectors: run.made(
+        itertools.compress(run.iterable(values), map(run.test, run.iterable(selectors)))
+    ),
+    id(functools.reduce): _reduce,
+    id(functools.partial): lambda run, f, /, *args, **k: functools.partial(f, *args, **k),
 }  # fmt: skip
-CLASS_METHODS: dict[tuple[type, str], Callable[..., Any]] = {(itertools.chain, "from_iterable"): _chain_from_iterable}
+CLASS_METHODS: dict[tuple[type, str], Callable[..., Any]] = {
+    (itertools.chain, "from_iterable"): lambda run, values: run.made(
+        itertools.chain.from_iterable(map(run.iterable, run.iterable(values)))
+    ),
+}
 
 FOR_THE_USER.add(__file__)

@@ -6,6 +6,7 @@ dict outside is.  Methods of the user's are converted; those of the builtin clas
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,6 @@ from typing import Any
 from ..state.own_items import CONTENTS, base_of_items, plain_items
 from ..state.pins import MISSING
 from .attributes import found_in
-from .texts import text_of
 
 IN_C = (types.MethodDescriptorType, types.WrapperDescriptorType)
 
@@ -50,17 +50,14 @@ def _extended(name: str) -> Callable[..., Any]:
 
 
 _SPECIAL: dict[str, Callable[..., Any]] = {
-    "__getitem__": _item,
-    "__setitem__": lambda run, obj, items, key, value: run.frame.set_item(value, items, key),
-    "__delitem__": lambda run, obj, items, key: run.frame.del_item(items, key),
-    "__contains__": lambda run, obj, items, key: run.frame.in_(key, items),
-    "__len__": lambda run, obj, items: run.call(len, items),
-    "__iter__": lambda run, obj, items: run.call(iter, items),
-    "__reversed__": lambda run, obj, items: run.call(reversed, items),
-    "__repr__": lambda run, obj, items: text_of(run, items, repr, "__repr__"),
-    "__iadd__": _extended("extend"),
-    "__ior__": _extended("update"),
-}
+    "__getitem__": _item, "__iadd__": _extended("extend"), "__ior__": _extended("update"),
+}  # fmt: skip
+#: methods that statements and operators call, and what does the same: (it, the number of its arguments)
+BY_STATEMENT: dict[str, tuple[Any, int]] = {
+    "__setitem__": (operator.setitem, 2), "__delitem__": (operator.delitem, 1), "__getitem__": (operator.getitem, 1),
+    "__contains__": (operator.contains, 1), "__len__": (len, 0), "__iter__": (iter, 0), "__reversed__": (reversed, 0),
+    "__repr__": (repr, 0),
+}  # fmt: skip
 
 
 def method_of_items(run: Any, obj: Any, items: Any, name: str, args: Any, kwargs: Any) -> Any:
@@ -68,6 +65,6 @@ def method_of_items(run: Any, obj: Any, items: Any, name: str, args: Any, kwargs
     run.reads.names(name)
     if name in _SPECIAL and not kwargs:
         return _SPECIAL[name](run, obj, items, *args)
-    if name.startswith("__"):
+    if name.startswith("__") and name not in BY_STATEMENT:
         raise run.refuse(f"{name} of an object of the class {type(obj).__qualname__}")
     return run.call_method(items, name, *args, **kwargs)

@@ -4,7 +4,6 @@ Nothing is written before the run is over: ``writes`` has it, and a read of such
 
 from __future__ import annotations
 
-import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection
 from typing import Any
@@ -44,6 +43,12 @@ class Writing:
     contexts = frozenset(("contextlib", "tracegrad.tensors.modes", "tracegrad.tensors.autocast"))
     over_symbols = True
     returns_texts = False
+    # of the parts that stand on this one
+    call: Any
+    copy_of: Any
+    handed: Any
+    iterable: Any
+    check_key: Any
 
     def __init__(self, reads: ReadLog, recorder: Recorder) -> None:
         self.reads, self.recorder = reads, recorder
@@ -59,10 +64,6 @@ class Writing:
         self.begun: dict[int, tuple[Any, ...]] = {}  # by id: generators of copies, as of ``Transparent.generator``
         self._shown: dict[int, Any] = {}  # id of a list or dict outside -> what iterations over it go over
         self._keys: dict[int, dict[Any, Any]] = {}  # id of a dict outside -> its keys, as iterations go over them
-
-    def call(self, f: Any, /, *args: Any, **kwargs: Any) -> Any:
-        """``f(*args, **kwargs)``."""
-        raise NotImplementedError
 
     def varies(self, found: Any, value: Any) -> bool:
         """Whether a place in which *found* was read is to be an input, since the run puts *value* there."""
@@ -88,10 +89,6 @@ class Writing:
         """Whether *x* is an object of a class of the user's."""
         kind = type(x)
         return not (kind in PLAIN or kind in CONTAINERS or isinstance(x, type) or self.reads.library(kind))
-
-    def copy_of(self, fn: types.FunctionType, of_builtin: bool = False, handed: bool = False) -> Any:
-        """The converted copy of a function of the user's."""
-        raise NotImplementedError
 
     def refuse(self, what: str, why: Refusal = Refusal.LOG_UNSEEN) -> NotClosedError:
         """The error for something that is not closed, whatever becomes of it in the function; *why*: the refusal."""
@@ -298,14 +295,6 @@ class Writing:
         """An error where the order of a set outside counts that the run has changed: what it has is a copy."""
         if type(obj) is set and now is not obj:
             raise self.refuse("the order of a set from outside that the run has changed")
-
-    def check_key(self, key: Any) -> None:
-        """An error where a key of a dict or set is compared by a method of the user's."""
-        raise NotImplementedError
-
-    def iterable(self, obj: Any) -> Any:
-        """*obj*, to be iterated over."""
-        raise NotImplementedError
 
     def whole_list(self, obj: Any) -> Any:
         """A list outside, to be changed in any way: as the run has it."""

@@ -19,9 +19,8 @@ import optree
 
 from ...tracer.ir import forks
 from ...tracer.ir.class_flags import HEAP_TYPE
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, slots
 from ...tracer.ir.trees import NAMESPACE, OBJECTS, tree_flatten
-from ..state.contents import slots
 from ..state.objects import keeps_c_state
 from ..state.pins import lookup
 from ..state.trust import Trust

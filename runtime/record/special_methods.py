@@ -6,21 +6,18 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from ...tracer.convert.transparent import Begun, Transparent
+from ...tracer.convert.transparent import ARITHMETIC, COMPARED, UNARY, Begun, Transparent
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.made_arrays import fresh
 from ..state.pins import lookup
 from .kinds import PLAIN
 
-_ARITHMETIC = (
-    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
-)  # fmt: skip
-_COMPARED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-_OF_OTHERS = {f"__{name.rstrip('_')}__": f"__r{name.rstrip('_')}__" for name in _ARITHMETIC}
+_SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+_OF_OTHERS = {f"__{name.rstrip('_')}__": f"__r{name.rstrip('_')}__" for name in ARITHMETIC}
 #: the method of the other operand
 REFLECTED = {
     **_OF_OTHERS, **{other: name for name, other in _OF_OTHERS.items()},
-    **{f"__{name}__": f"__{other}__" for name, other in _COMPARED.items()},
+    **{f"__{name}__": f"__{other}__" for name, other in _SWAPPED.items()},
 }  # fmt: skip
 
 
@@ -29,6 +26,7 @@ class SpecialMethods(Transparent):
     the user's; None for others."""
 
     run: Any
+    add: Any
     fresh = staticmethod(fresh)
     test: Callable[[Any], bool]  # type: ignore[assignment]
     call: Callable[..., Any]  # type: ignore[assignment]
@@ -44,12 +42,6 @@ class SpecialMethods(Transparent):
 
     def first_iterable(self, xs: Any) -> Any:
         return Begun(self.run.iterable(xs))
-
-    def is_not(self, a: Any, b: Any) -> bool:
-        return not self.is_(a, b)
-
-    def not_in(self, a: Any, b: Any) -> Any:
-        return not self.in_(a, b)
 
     def by_methods(self, plain: Callable[[Any, Any], Any], name: str, a: Any, b: Any) -> Any:
         """An operator of an object of the user's and another one, by their methods, in Python's order."""
@@ -103,14 +95,14 @@ def _mod(a: Any, b: Any) -> Any:
     return a % b  # which texts look for
 
 
-for _method in _ARITHMETIC:
+for _method in ARITHMETIC:
     _name = _method.rstrip("_")
     _plain = _mod if _method == "mod" else getattr(operator, _method)
     setattr(SpecialMethods, _method, _binary(_plain, f"__{_name}__"))
     setattr(SpecialMethods, f"i{_name}", _in_place(getattr(operator, f"i{_name}"), _name, _method))
-for _name in _COMPARED:
+for _name in COMPARED:
     setattr(SpecialMethods, _name, _binary(getattr(operator, _name), f"__{_name}__"))
-for _name in ("neg", "pos", "invert"):
+for _name in UNARY:
     setattr(SpecialMethods, _name, _of_one(getattr(operator, _name), f"__{_name}__"))
 
 FOR_THE_USER.add(__file__)

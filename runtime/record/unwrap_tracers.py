@@ -23,7 +23,7 @@ import numpy as np
 
 from ...tracer.convert.copies import remade
 from ...tracer.ir.class_flags import HEAP_TYPE
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import dict_of, slots
 from ...tracer.ir.tracebacks import is_raise, last_frame
 from ...tracer.ir.trees import tree_unflatten
 from ...tracer.numpy_api.python_builtins import KnownType
@@ -35,7 +35,6 @@ from ...tracer.record.recorder import Recorder
 from ...tracer.record.reports import names_below
 from ...tracer.record.shown_names import VALUES, AsValue, KnownModule, ShownGlobals, module_of
 from ...tracer.record.undecided import Undecided, UndecidedTruth
-from ..state.contents import slots
 from ..state.values import is_leaf
 from ..tensor_library import TENSORS
 from .arguments import Arguments

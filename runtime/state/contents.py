@@ -8,17 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ...tracer.ir.own_attributes import dict_of
+from ...tracer.ir.own_attributes import attributes_of, dict_of, slots
 from ..memo import MEMO
-from .pins import MISSING
 from .values import keys_unchanged
-
-
-def slots(cls: type) -> list[str]:
-    """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them, ``partial`` the
-    place of a pointer."""
-    found = [n for c in cls.__mro__ for n, v in c.__dict__.items() if type(v) is types.MemberDescriptorType]
-    return [n for n in found if n not in ("__dict__", "__vectorcalloffset__")]
 
 
 def contents(obj: Any) -> Any:
@@ -30,13 +22,9 @@ def contents(obj: Any) -> Any:
 
 def attributes(obj: Any) -> dict[str, Any]:
     """A shallow picture of the attributes of an object."""
-    picture = dict(dict_of(obj) or {})
+    in_dict = isinstance(obj, types.FunctionType | types.ModuleType)
+    picture = dict(dict_of(obj) or {}) if in_dict else attributes_of(obj)
     picture.pop(MEMO, None)
-    if not isinstance(obj, types.FunctionType | types.ModuleType):
-        for name in slots(type(obj)):
-            value = getattr(obj, name, MISSING)
-            if value is not MISSING:
-                picture[name] = value
     return picture
 
 

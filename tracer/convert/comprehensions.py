@@ -12,7 +12,7 @@ from typing import Any
 
 from .loops import PLACE_OF_WHOLE, Loops, LoopStatement, nested_loops, read_in
 from .nodes import LOAD, Place, ask, bind, constant, function, name, place_of, positional
-from .scopes import Scope, assigned_in, elements
+from .scopes import Scope, assigned_in, elements, stored_in
 from .transparent import OWN
 
 _MADE, _KEY, _STEP, _FIRST = OWN + "made", OWN + "key", OWN + "step", ".0"
@@ -52,7 +52,7 @@ class Comprehensions(Loops):
         """The name of a function that makes what *node* is; or of what a generator expression would give a list, or one
         value, by a function of it and each element."""
         at, outer, hoisted = place_of(node), self.scope, self.hoisted
-        targets = {t for g in node.generators for t in _stored(g.target)}
+        targets = set(stored_in([g.target for g in node.generators]))
         self.scope = Scope(
             outer.bindings,
             outer.free,
@@ -104,13 +104,9 @@ class Comprehensions(Loops):
 
         def statements() -> list[Any]:
             iterable = self.visit(g.iter) if k else name(_FIRST, place_of(g.iter))
-            target: Any = g.target
             body = self.rebinding(text, "symbols", again, at)
-            if not self.is_local(target):
-                where, element = place_of(target), OWN + f"element{k}"
-                body += self.stored(target, name(element, where))
-                body.append(bind(element, constant(None, where), where))
-                target = ast.Name(element, ast.Store(), **where)
+            target, stores = self.in_place_of(g.target, OWN + f"element{k}")
+            body += stores
             inside = self._over(node, kind, k + 1, at)
             for test in reversed(g.ifs):
                 inside = self.alone(partial(self._filtered, test, inside))
@@ -137,7 +133,3 @@ class Comprehensions(Loops):
             return [bind(_KEY, key, at), ast.Expr(kept, **at)]
         method = constant("append" if kind is ast.ListComp else "add", at)
         return [ast.Expr(ask("call_method", [made, method, self.visit(node.elt)], at), **at)]
-
-
-def _stored(target: Any) -> list[str]:
-    return [n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]

@@ -44,18 +44,14 @@ class Copy:
         """The function that does what *fn* does, and asks *frame*."""
         cells = fn.__closure__ or ()
         closure = tuple([CellType(frame) if k < 0 else cells[k] for k in self.closure])
-        made = FunctionType(self.code, fn.__globals__, fn.__name__, fn.__defaults__, closure)
-        made.__kwdefaults__ = fn.__kwdefaults__
-        made.__qualname__ = fn.__qualname__
-        made.__module__ = fn.__module__
-        made.__doc__ = fn.__doc__
+        made = remade(fn, fn.__globals__, closure, self.code)
         made.__dict__ = fn.__dict__
         return made
 
 
-def remade(fn: FunctionType, space: dict[str, Any], closure: Any) -> FunctionType:
-    """A function like *fn* over other globals and cells."""
-    made = FunctionType(fn.__code__, space, fn.__name__, fn.__defaults__, closure)
+def remade(fn: FunctionType, space: dict[str, Any], closure: Any, code: CodeType | None = None) -> FunctionType:
+    """A function like *fn* over other globals and cells, and of another *code*."""
+    made = FunctionType(code or fn.__code__, space, fn.__name__, fn.__defaults__, closure)
     made.__kwdefaults__, made.__qualname__, made.__module__ = fn.__kwdefaults__, fn.__qualname__, fn.__module__
     made.__doc__ = fn.__doc__
     made.__dict__.update(fn.__dict__)
@@ -100,11 +96,6 @@ def original_code(code: CodeType) -> CodeType:
         return code
     known = _originals.get(id(code))
     return code if known is None else known[1]() or code
-
-
-def function_of(copy: Copy, fn: FunctionType, frame: Any) -> FunctionType:
-    """The function that does what *fn* does by *copy*, and asks *frame*."""
-    return copy.function_of(fn, frame)
 
 
 def _forget(key: tuple[int, bool, bool], ref: Any) -> None:

@@ -26,36 +26,17 @@ from .nodes import (
 )
 from .scopes import Bindings, Scope
 from .source import ProvenSource
-from .transparent import OWN
+from .transparent import ARITHMETIC, COMPARED, OWN
 
-OPERATORS: dict[type, str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "truediv",
-    ast.FloorDiv: "floordiv",
-    ast.Mod: "mod",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-    ast.BitAnd: "and_",
-    ast.BitOr: "or_",
-    ast.BitXor: "xor",
-    ast.LShift: "lshift",
-    ast.RShift: "rshift",
-}
+OPERATORS: dict[type, str] = dict(zip((
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult, ast.BitAnd, ast.BitOr, ast.BitXor,
+    ast.LShift, ast.RShift,
+), ARITHMETIC, strict=True))  # fmt: skip
 _UNARY: dict[type, str] = {ast.USub: "neg", ast.UAdd: "pos", ast.Invert: "invert"}
 _COMPARISONS: dict[type, str] = {
-    ast.Lt: "lt",
-    ast.LtE: "le",
-    ast.Gt: "gt",
-    ast.GtE: "ge",
-    ast.Eq: "eq",
-    ast.NotEq: "ne",
-    ast.Is: "is_",
-    ast.IsNot: "is_not",
-    ast.In: "in_",
-    ast.NotIn: "not_in",
-}
+    **dict(zip((ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq), COMPARED, strict=True)),
+    ast.Is: "is_", ast.IsNot: "is_not", ast.In: "in_", ast.NotIn: "not_in",
+}  # fmt: skip
 _ANNOTATIONS = __future__.annotations.compiler_flag
 _LAZY_ANNOTATIONS = sys.version_info >= (3, 14)
 # Names for what an expression needs twice.  They are free again once it is evaluated.

@@ -80,13 +80,9 @@ class Loops(Targets):
             filled=tuple(filled_in(node.body).items()),
             unread=self._unread(node, assigned), restarts=self.direct and _can_restart(node, ways),
         )  # fmt: skip
-        target: Any = node.target
         body = self.rebinding(text, "symbols", carried, at)
-        if not self.is_local(target):
-            where = place_of(target)
-            body += self.stored(target, name(_ELEMENT, where))
-            body.append(bind(_ELEMENT, constant(None, where), where))
-            target = ast.Name(_ELEMENT, STORE, **where)
+        target, stores = self.in_place_of(node.target, _ELEMENT)
+        body += stores
         certain = set(self.certain)
         self.certain.update(targets)
         body += self._inside(text, node.body)

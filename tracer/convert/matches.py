@@ -7,11 +7,11 @@ The variables of a case are bound by the condition, behind its pattern and befor
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from .nodes import FUNCTIONS, LOAD, STORE, Place, constant, name, place_of, walrus
+from .nodes import LOAD, STORE, Place, constant, name, own_nodes, place_of, walrus
 
 HELD = "@match"  # with what the names begin that hold subjects and parts of them
 
@@ -31,20 +31,12 @@ class PatternParts(ast.expr):
 
 def without_matches(function: Any) -> Any:
     """*function*, a FunctionDef or Lambda, or a copy of it that has ``if`` statements in place of ``match``."""
-    if isinstance(function, ast.Lambda) or not any(isinstance(n, ast.Match) for n in _own_nodes(function)):
+    nodes = [] if isinstance(function, ast.Lambda) else [n for s in function.body for n in own_nodes(s)]
+    if not any(isinstance(n, ast.Match) for n in nodes):
         return function
     made, rewriting = deepcopy(function), _Cases()
     made.body = [new for s in made.body for new in rewriting.statement(s)]
     return made
-
-
-def _own_nodes(function: Any) -> Iterator[Any]:
-    todo = list(function.body)
-    while todo:
-        node = todo.pop()
-        yield node
-        if not isinstance(node, FUNCTIONS):
-            todo += ast.iter_child_nodes(node)
 
 
 class _Cases(ast.NodeTransformer):

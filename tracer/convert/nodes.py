@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .transparent import OWN
@@ -126,3 +126,16 @@ def parameter_names(args: ast.arguments) -> list[str]:
 def is_one_item(node: ast.AST) -> bool:
     """Whether *node* is ``a[index]``, and no slice."""
     return isinstance(node, ast.Subscript) and not isinstance(node.slice, ast.Slice | ast.Tuple)
+
+
+def own_nodes(node: ast.AST) -> Iterator[Any]:
+    """*node* and all in it, in the order of the text, but for the bodies of functions and classes."""
+    yield node
+    parts: Iterable[Any] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.ClassDef):
+        parts = [*node.decorator_list, *node.bases]
+    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        defaults = [x for x in (*node.args.defaults, *node.args.kw_defaults) if x is not None]
+        parts = [*getattr(node, "decorator_list", ()), *defaults]
+    for part in parts:
+        yield from own_nodes(part)

@@ -40,7 +40,6 @@ class _Finder(ast.NodeVisitor):
     def __init__(self, bindings: Bindings) -> None:
         self.bindings = bindings
         self.depth = 0  # of comprehensions
-        self.hidden: list[frozenset[str]] = []  # variables of the comprehensions around
 
     def visit(self, node: Any) -> None:
         kind = type(node)
@@ -166,7 +165,7 @@ def bindings_of(function: Any) -> Bindings:
 def certainly_bound(statement: Any) -> list[str]:
     """The variables that are bound once a statement is done."""
     if isinstance(statement, ast.Assign):
-        return [n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name) and _is_stored(n)]
+        return stored_in(statement.targets)
     if isinstance(statement, ast.AugAssign) or (isinstance(statement, ast.AnnAssign) and statement.value is not None):
         return [statement.target.id] if isinstance(statement.target, ast.Name) else []
     if isinstance(statement, ast.FunctionDef):
@@ -174,6 +173,11 @@ def certainly_bound(statement: Any) -> list[str]:
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return [alias.asname or alias.name.split(".")[0] for alias in statement.names]
     return []
+
+
+def stored_in(targets: Sequence[Any]) -> list[str]:
+    """The variables among *targets*, and in them."""
+    return [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name) and _is_stored(n)]
 
 
 def _is_stored(node: ast.Name) -> bool:

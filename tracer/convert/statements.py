@@ -119,11 +119,7 @@ class Converter(Choosing):
             return [ast.With(items, self.block(node.body), None, **place_of(node))]
         item, *others = node.items
         context, target = self._context(item), item.optional_vars
-        stores: list[Any] = []
-        if target is not None and not self.is_local(target):
-            where = place_of(target)
-            stores = [*self.stored(target, name(_CONTEXT, where)), *forget([_CONTEXT], where)]
-            target = ast.Name(_CONTEXT, STORE, **where)
+        target, stores = (None, []) if target is None else self.in_place_of(target, _CONTEXT)
         if others:
             inner = self.alone(lambda: self.visit_With(ast.With(others, node.body, None, **place_of(node))))
         else:

@@ -18,6 +18,14 @@ class Targets(Expressions):
     def is_local(self, target: Any) -> bool:
         return isinstance(target, ast.Name) and self.scope.kind(target.id) == "local"
 
+    def in_place_of(self, target: Any, text: str) -> tuple[Any, list[Any]]:
+        """(the target of a statement that binds *target*: where that is no local name this one of the copy; the
+        statements that assign it then)"""
+        if self.is_local(target):
+            return target, []
+        at = place_of(target)
+        return ast.Name(text, STORE, **at), [*self.stored(target, name(text, at)), *forget([text], at)]
+
     def stored(self, target: Any, value: Any) -> list[Any]:
         """The statements that assign *value*, an expression of the copy."""
         at = place_of(target)

@@ -32,6 +32,12 @@ from typing import Any
 from ..ir.site import OWN
 from .patterns import Patterns
 
+#: operators, each of which is a method of the frame, as the module ``operator`` has it
+ARITHMETIC = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor", "lshift", "rshift",
+)  # fmt: skip
+COMPARED = ("lt", "le", "gt", "ge", "eq", "ne")
+UNARY = ("neg", "pos", "invert")
 _UNBOUND = "cannot access free variable '%s' where it is not associated with a value in enclosing scope"
 
 
@@ -308,95 +314,6 @@ class Transparent(Patterns):
         """The callable that gets the function that *d* decorates."""
         return partial(self.call, d)
 
-    # ---- operators
-
-    def add(self, a: Any, b: Any, /) -> Any:
-        return a + b
-
-    def sub(self, a: Any, b: Any, /) -> Any:
-        return a - b
-
-    def mul(self, a: Any, b: Any, /) -> Any:
-        return a * b
-
-    def truediv(self, a: Any, b: Any, /) -> Any:
-        return a / b
-
-    def floordiv(self, a: Any, b: Any, /) -> Any:
-        return a // b
-
-    def mod(self, a: Any, b: Any, /) -> Any:
-        return a % b
-
-    def pow(self, a: Any, b: Any, /) -> Any:
-        return a**b
-
-    def matmul(self, a: Any, b: Any, /) -> Any:
-        return a @ b
-
-    def and_(self, a: Any, b: Any, /) -> Any:
-        return a & b
-
-    def or_(self, a: Any, b: Any, /) -> Any:
-        return a | b
-
-    def xor(self, a: Any, b: Any, /) -> Any:
-        return a ^ b
-
-    def lshift(self, a: Any, b: Any, /) -> Any:
-        return a << b
-
-    def rshift(self, a: Any, b: Any, /) -> Any:
-        return a >> b
-
-    def iadd(self, a: Any, b: Any, /) -> Any:
-        return operator.iadd(a, b)
-
-    def isub(self, a: Any, b: Any, /) -> Any:
-        return operator.isub(a, b)
-
-    def imul(self, a: Any, b: Any, /) -> Any:
-        return operator.imul(a, b)
-
-    def itruediv(self, a: Any, b: Any, /) -> Any:
-        return operator.itruediv(a, b)
-
-    def ifloordiv(self, a: Any, b: Any, /) -> Any:
-        return operator.ifloordiv(a, b)
-
-    def imod(self, a: Any, b: Any, /) -> Any:
-        return operator.imod(a, b)
-
-    def ipow(self, a: Any, b: Any, /) -> Any:
-        return operator.ipow(a, b)
-
-    def imatmul(self, a: Any, b: Any, /) -> Any:
-        return operator.imatmul(a, b)
-
-    def iand(self, a: Any, b: Any, /) -> Any:
-        return operator.iand(a, b)
-
-    def ior(self, a: Any, b: Any, /) -> Any:
-        return operator.ior(a, b)
-
-    def ixor(self, a: Any, b: Any, /) -> Any:
-        return operator.ixor(a, b)
-
-    def ilshift(self, a: Any, b: Any, /) -> Any:
-        return operator.ilshift(a, b)
-
-    def irshift(self, a: Any, b: Any, /) -> Any:
-        return operator.irshift(a, b)
-
-    def neg(self, a: Any, /) -> Any:
-        return -a
-
-    def pos(self, a: Any, /) -> Any:
-        return +a
-
-    def invert(self, a: Any, /) -> Any:
-        return ~a
-
     # ---- questions
 
     def test(self, x: Any, /) -> bool:
@@ -422,35 +339,17 @@ class Transparent(Patterns):
         """``not value``, which is the choice number *k*."""
         return not value
 
-    def lt(self, a: Any, b: Any, /) -> Any:
-        return a < b
-
-    def le(self, a: Any, b: Any, /) -> Any:
-        return a <= b
-
-    def gt(self, a: Any, b: Any, /) -> Any:
-        return a > b
-
-    def ge(self, a: Any, b: Any, /) -> Any:
-        return a >= b
-
-    def eq(self, a: Any, b: Any, /) -> Any:
-        return a == b
-
-    def ne(self, a: Any, b: Any, /) -> Any:
-        return a != b
-
     def is_(self, a: Any, b: Any, /) -> bool:
         return a is b
 
     def is_not(self, a: Any, b: Any, /) -> bool:
-        return a is not b
+        return not self.is_(a, b)
 
     def in_(self, a: Any, b: Any, /) -> bool:
         return a in b
 
     def not_in(self, a: Any, b: Any, /) -> bool:
-        return a not in b
+        return not self.in_(a, b)
 
     # ---- other expressions
 
@@ -511,6 +410,10 @@ class Transparent(Patterns):
 
     def while_loop(self, number: int, /) -> Any:
         return PythonWhile()
+
+
+for _name in (*ARITHMETIC, *[f"i{name.rstrip('_')}" for name in ARITHMETIC], *COMPARED, *UNARY):
+    setattr(Transparent, _name, staticmethod(getattr(operator, _name)))
 
 
 def original(fn: Any) -> Any:

@@ -7,13 +7,13 @@ what may be left out of a key because nobody reads it.  A function without a sou
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
-from .nodes import FUNCTIONS
+from .nodes import FUNCTIONS, own_nodes
 from .source import found
 
 End = tuple[int | None, int | None]  # line and column where the text of an expression ends
@@ -64,7 +64,7 @@ def uses(code: CodeType) -> Uses:
     if isinstance(source, str):
         return _NONE
     body = source.node.body if isinstance(source.node.body, list) else [source.node.body]
-    nodes = [inner for statement in body for inner in _own_nodes(statement)]
+    nodes = [inner for statement in body for inner in own_nodes(statement)]
     result = Uses()
     called: set[int] = set()  # ids of the nodes of names
     written: set[str] = set()
@@ -121,19 +121,6 @@ def written_elsewhere(code: CodeType) -> Set[str]:
         if name in known.written:
             found |= {argument_of(code.co_name, k), argument_of(code.co_name, name)}
     return found
-
-
-def _own_nodes(node: ast.AST) -> Iterator[Any]:
-    """*node* and all in it, in the order of the text, but for the bodies of functions and classes."""
-    yield node
-    parts: Iterable[Any] = ast.iter_child_nodes(node)
-    if isinstance(node, ast.ClassDef):
-        parts = [*node.decorator_list, *node.bases]
-    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        defaults = [x for x in (*node.args.defaults, *node.args.kw_defaults) if x is not None]
-        parts = [*getattr(node, "decorator_list", ()), *defaults]
-    for part in parts:
-        yield from _own_nodes(part)
 
 
 def _name(node: Any) -> str:

@@ -151,6 +151,16 @@ def lanes(x: Atom) -> tuple[Atom, Atom]:
     return re, im
 
 
+def reals(x: Atom) -> tuple[Atom, ...]:
+    """The values that programs have for *x*: itself, or the lanes of a complex one."""
+    return lanes(x) if x.aval.is_complex else (x,)
+
+
+def of_reals(x: Atom, found: Sequence[Atom]) -> Any:
+    """The value for which programs have those *found*, as they have ``reals`` of *x*."""
+    return Pair(found[0], found[1], x.aval.dtype) if x.aval.is_complex else found[0]
+
+
 class Node:
     """``outs = primitive(*inputs, **params)``; ``site`` is the user's line."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from types import CellType
+from types import CellType, MemberDescriptorType
 from typing import Any
 
 
@@ -19,6 +19,19 @@ def dict_of(owner: Any) -> dict[str, Any] | None:
     except AttributeError:
         return None
     return own
+
+
+def slots(cls: type) -> list[str]:
+    """Attributes that lie in the instance itself.  ``SimpleNamespace`` lists its own dict among them, ``partial`` the
+    place of a pointer."""
+    found = [n for c in cls.__mro__ for n, v in c.__dict__.items() if type(v) is MemberDescriptorType]
+    return [n for n in found if n not in ("__dict__", "__vectorcalloffset__")]
+
+
+def attributes_of(owner: Any) -> dict[str, Any]:
+    """The attributes that an object has itself, by name: those in its ``__dict__``, and in slots."""
+    lying = {name: getattr(owner, name) for name in slots(type(owner)) if hasattr(owner, name)}
+    return {**(dict_of(owner) or {}), **lying}
 
 
 def in_class(cls: type, name: str) -> Any:

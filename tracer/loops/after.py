@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..ir.aval import INT
-from ..ir.graph import Atom, Lit, Pair, Var, lanes
+from ..ir.graph import Atom, Lit, Var, of_reals, reals
+from ..ir.own_attributes import attributes_of
 from ..ir.refusals import Reason, Refusal
 from ..ops.elementwise import F, cast
 from ..record.array import A_PART, STAND_INS, TracedArray
@@ -19,7 +20,6 @@ from .list_rows import OfLoop, freeze
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .python_ints import counted
-from .records import stored
 from .row_writes import value_of
 from .tables import TableRow, row_after
 from .values import UNSET, Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
@@ -69,9 +69,10 @@ class After:
             return self._counted(start.counts, 0)
         if start is not None and (start.leaves or has_again(start.pattern)):
             leaves = self.values[name]
-            if self._stays_a_part(name, [end for leaf, end in zip(start.leaves, leaves, strict=True) if leaf.symbol]):
+            changed = [end for leaf, end in zip(start.leaves, leaves, strict=True) if leaf.symbol]
+            if self._stay_parts(self._views(name, changed)):
                 return self._part_of_another(name)
-            self._note_parts(name, leaves)
+            self.parts_taken.update([id(x._storage) for x in self._views(name, leaves)])
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
             pattern = self.of.patterns[name]
             return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made, True)
@@ -145,13 +146,10 @@ class After:
             ):
                 return Refusal.LOOP_KIND(name=name)
             befores = [atom_of(x) for x in given or [self.of.before[name]]]
-            if self._stays_a_part(name, leaves):
-                return self._part_of_another(name)
-        if name not in self.of.loop.unread and any(map(self._is_part_of_any, leaves)):
+        views = self._views(name, leaves)
+        if (name in self.of.before and self._stay_parts(views)) or any(map(self._is_part_of_any, views)):
             return self._part_of_another(name)
-        if name not in self.of.loop.unread and self.of.recorder.live and any(map(_is_part_of_plain, leaves)):
-            return self._part_of_another(name)  # which may be written then, and the run can't be made again
-        self._note_parts(name, leaves)
+        self.parts_taken.update([id(x._storage) for x in views])
         made = [
             self._last_leaf(leaf, atom, before)
             if atom is not None and self.parts.depends(atom)
@@ -165,48 +163,43 @@ class After:
         form = self.of.marked.form(atom) if leaf.aval.weak else None
         if form is not None:
             return self._counted(form, -1) if before is None else self._or_before(form, before)
-        if before is not None:
-            at = len(self.wanted.last)
-            self.wanted.last.append((atom, before))
-            return lambda results: self._wrapped(leaf, kind, results.last[at])
-        old = self._from_before(leaf)
-        if old is not None:
-            return lambda _: old
-        view = self._view_after(leaf)
-        if view is not None:
-            return view
-        at = len(self.wanted.last)
-        if isinstance(atom, Pair):
-            self.wanted.last += [(x, None) for x in lanes(atom)]
-            return lambda results: self._wrapped(
-                leaf, kind, Pair(results.last[at], results.last[at + 1], atom.aval.dtype)
-            )
-        self.wanted.last.append((atom, None))
-        return lambda results: self._wrapped(leaf, kind, results.last[at])
+        found = None
+        if before is None:
+            old = self._from_before(leaf)
+            found = self._view_after(leaf) if old is None else lambda _: old
+        if found is not None:
+            return found
+        last = self._at_end(atom, before)
+        return lambda results: self._wrapped(leaf, kind, last(results))
 
-    def _note_parts(self, name: Any, leaves: Sequence[Any]) -> None:
-        """Note the arrays of which *name* has views after the loop: these are no views then."""
-        if name not in self.of.loop.unread:
-            self.parts_taken.update([id(x._storage) for x in leaves if type(x) is TracedArray and x._steps])
+    def _at_end(self, atom: Atom, before: Atom | None = None) -> Callable[[LoopResults], Atom]:
+        """The way to take *atom* of the last iteration from the results, or *before* where there is none."""
+        at, parts = len(self.wanted.last), reals(atom)
+        self.wanted.last += zip(parts, [None] * len(parts) if before is None else reals(before), strict=True)
+        return lambda results: of_reals(atom, results.last[at : at + len(parts)])  # type: ignore[no-any-return]
 
-    def _stays_a_part(self, name: Any, leaves: Sequence[Any]) -> bool:
-        """Whether *name* may be a view, after the loop, of an array that may be written then."""
-        parts = [x for x in leaves if self._is_part(x)] if name not in self.of.loop.unread else []
-        return any(not isinstance(x._storage.owner, str) or type(x._storage.owner) is OfPlain for x in parts)
+    def _views(self, name: Any, leaves: Sequence[Any]) -> list[TracedArray]:
+        """The views among *leaves* that *name* has, and may show after the loop."""
+        read = name not in self.of.loop.unread
+        return [x for x in leaves if read and type(x) is TracedArray and x._steps]
+
+    def _stay_parts(self, views: Sequence[TracedArray]) -> bool:
+        """Whether one of *views* may be one, after the loop, of an array that may be written then."""
+        owners = [x._storage.owner for x in views if self._is_part(x)]
+        return any(not isinstance(owner, str) or type(owner) is OfPlain for owner in owners)
 
     def _part_of_another(self, name: Any) -> Reason:
-        return Refusal.LOOP_SEEN(what=f"{name} may be a part of another array after it", site=self.of.marked.site)
+        return self.of.marked.seen(f"{name} may be a part of another array after it")  # type: ignore[no-any-return]
 
-    def _is_part(self, leaf: Any) -> bool:
-        """Whether *leaf* is a view of an array that was there before."""
-        viewed = type(leaf) is TracedArray and bool(leaf._steps)
-        return viewed and (self.of.is_old(leaf._storage) or leaf._storage.owner is not None)
+    def _is_part(self, view: TracedArray) -> bool:
+        """Whether *view* is one of an array that was there before."""
+        return self.of.is_old(view._storage) or view._storage.owner is not None
 
     def _view_after(self, leaf: TracedArray) -> Callable[[LoopResults], Any] | None:
         """A function that gives the view that *leaf* is in the last iteration, of an array that was there before; None
         where it is none."""
         storage, owner = leaf._storage, leaf._storage.owner
-        if not self._is_part(leaf):
+        if not (leaf._steps and self._is_part(leaf)):
             return None
         stands = self._stand_ins_of(leaf)
         whole = self._whole_after(stands[0]) if stands else None
@@ -234,16 +227,17 @@ class After:
 
         return make
 
-    def _stand_ins_of(self, leaf: Any) -> list[TracedArray]:
+    def _stand_ins_of(self, leaf: TracedArray) -> list[TracedArray]:
         """The arrays that are carried, or are rows of lists, of which *leaf* may be a view."""
-        if type(leaf) is not TracedArray:
-            return []
         every = [row for row in self.of.marked.rows.values() if row.array._storage is leaf._storage]
         rows = [row.array for k, row in enumerate(every) if all(row.form != other.form for other in every[:k])]
         return [*rows, *[x for x, _ in self.of.stand_ins if x._storage is leaf._storage]]
 
     def _is_part_of_any(self, leaf: Any) -> bool:
-        """Whether *leaf* is a view of an array that is carried, and nobody knows of which one in the last iteration."""
+        """Whether *leaf* is a view of an array that is carried, and nobody knows of which one in the last iteration; or
+        of a plain one, which may be written then, and a live run can't be made again."""
+        if self.of.recorder.live and type(leaf._storage.owner) is OfPlain:
+            return True
         stands = self._stand_ins_of(leaf) if self._is_part(leaf) else []
         return len(stands) > 1 or (bool(stands) and self.count is None)
 
@@ -252,16 +246,8 @@ class After:
         old = self._from_before(stand_in)
         if old is not None:
             return lambda _: old
-        at, kind = len(self.wanted.last), like(stand_in)
-        atom = stand_in.atom
-        self.wanted.last += [(x, None) for x in (lanes(atom) if isinstance(atom, Pair) else (atom,))]
-
-        def make(results: LoopResults) -> TracedArray:
-            last = results.last[at : at + (2 if isinstance(atom, Pair) else 1)]
-            whole = Pair(last[0], last[1], atom.aval.dtype) if isinstance(atom, Pair) else last[0]
-            return self._wrapped(stand_in, kind, whole)
-
-        return make
+        kind, last = like(stand_in), self._at_end(stand_in.atom)
+        return lambda results: self._wrapped(stand_in, kind, last(results))
 
     def _position_after(self, position: Atom) -> Any:
         """A position in the last iteration; its number among the last values of the loop where these have it."""
@@ -321,7 +307,7 @@ class After:
                 stack += [*x.keys(), *x.values()]
             elif not isinstance(x, type) and not callable(x):
                 carried = self._carried_attributes(x)
-                stack += [part for key, part in stored(x).items() if key not in carried]
+                stack += [part for key, part in attributes_of(x).items() if key not in carried]
         return len(seen) >= _MOST_LOOKED_AT
 
     def _carried_attributes(self, x: Any) -> set[Any]:
@@ -330,12 +316,4 @@ class After:
 
 
 def final_of(results: LoopResults, symbol: Var) -> Atom:
-    if isinstance(symbol, Pair):
-        re, im = [results.finals[x] for x in lanes(symbol)]  # type: ignore[index]
-        return Pair(re, im, symbol.aval.dtype)
-    return results.finals[symbol]
-
-
-def _is_part_of_plain(leaf: Any) -> bool:
-    """Whether *leaf* is a view of what stands for a plain array."""
-    return type(leaf) is TracedArray and bool(leaf._steps) and type(leaf._storage.owner) is OfPlain
+    return of_reals(symbol, [results.finals[x] for x in reals(symbol)])  # type: ignore[no-any-return, index]

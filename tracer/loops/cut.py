@@ -67,7 +67,7 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
         return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
     if parts.keeps_row():  # which is refused when the run is over
-        return Refusal.LOOP_SEEN(what="a value of one row of a batch is kept", site=marked.site)
+        return marked.seen("a value of one row of a batch is kept")
     before = recorder.nodes[marked.nodes :], recorder.guards[marked.guards :], recorder.premise
     asked = parts.guards()
     told, lines = _told(asked, len(conditions)), {guard.site for guard in asked}

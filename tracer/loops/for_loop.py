@@ -21,6 +21,7 @@ from itertools import islice
 from types import FrameType
 from typing import Any
 
+from ..convert.transparent import PythonFor
 from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, building
 from ..ir.primitive import LOOP
@@ -29,13 +30,13 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder, current_recorder
 from .holders import HOLDERS
-from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, has_copies, live_parts, same_objects, source_of
+from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, live_parts, same_objects, source_of
 from .iteration import FEW_TRIPS, EarlierWrites, Iteration, keep_identities
 from .lessons import Lessons, lessons_of
 from .marked import forget_left_loops
 from .positions import Affine, bounds
 from .python_ints import run_again
-from .quiet import Quiet, is_plain_source
+from .quiet import Quiet
 from .row_writes import value_of
 from .values import UNSET
 
@@ -56,15 +57,15 @@ def begin(recorder: Recorder, iterable: Any, loop: Any) -> Any:
     recorder = recorder.in_force()
     source = source_to_mark(recorder, iterable, loop)
     if source is None:
-        return PlainLoop(recorder, iterable)
+        return PythonFor(iter(iterable))
     length = source.length.constant
     if worth_marking(source.length, loop) or of_a_short_nest(recorder, source.length, loop):
         return ForLoop(recorder, iterable, source, loop)
     if length is None or length < FEW_TRIPS:
-        return PlainLoop(recorder, iterable)
+        return PythonFor(iter(iterable))
     if id(loop) in recorder.taught.long_loops:
         return ForLoop(recorder, iterable, source, loop)
-    return ShortLoop(recorder, iterable, loop, length)
+    return ShortLoop(recorder, iter(iterable), loop, length)
 
 
 def source_to_mark(recorder: Recorder, iterable: Any, loop: Any) -> Iterated | None:
@@ -73,19 +74,14 @@ def source_to_mark(recorder: Recorder, iterable: Any, loop: Any) -> Iterated | N
         return None
     forget_left_loops(recorder)
     source = source_of(recorder, iterable)
-    return None if source is not None and _has_exit(loop) and has_copies(source) else source
-
-
-def _has_exit(loop: Any) -> bool:
-    """Whether *loop* may be left before its end."""
-    return bool(getattr(loop, "has_break", False) or getattr(loop, "has_return", False))
+    return None if source is not None and (loop.has_break or loop.has_return) and source.has_copies() else source
 
 
 def can_mark(recorder: Recorder, loop: Any) -> bool:
     """Whether iterations can be marked here."""
     whole = recorder.outermost()
     plain = current_recorder() is recorder and not whole.arms and (recorder is whole or not whole.of_tensors)
-    return plain and not getattr(loop, "has_yield", False) and id(loop) not in recorder.taught.plain_loops
+    return plain and not loop.has_yield and id(loop) not in recorder.taught.plain_loops
 
 
 def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
@@ -98,7 +94,7 @@ def note_refusal(recorder: Recorder, reason: Reason, attempts: int) -> None:
 def worth_marking(length: Affine, loop: Any) -> bool:
     """Whether *loop* is better than its iterations one after another (a heuristic): where loops stand within each other
     the innermost has the iterations of all."""
-    count, depth = length.constant, getattr(loop, "depth", 1)
+    count, depth = length.constant, loop.depth
     return count is None or count >= MIN_TRIPS or (count >= FEW_TRIPS and count**depth >= MANY_TRIPS and depth > 1)
 
 
@@ -110,32 +106,14 @@ def of_a_short_nest(recorder: Recorder, length: Affine, loop: Any) -> bool:
     return bool(outer.statement.line <= loop.line <= outer.statement.end_line)
 
 
-class PlainLoop:
-    """A loop that is recorded iteration by iteration."""
-
-    __slots__ = ("iterable", "recorder")
-    rebinds = False
-    ended = True
-
-    def __init__(self, recorder: Recorder, iterable: Any) -> None:
-        self.recorder, self.iterable = recorder, iterable
-
-    def __iter__(self) -> Iterator[Any]:
-        iterable, self.iterable = self.iterable, None  # which ends with the statement, as Python's does
-        return iter(iterable)
-
-    def leave(self) -> None:
-        """The loop is left before its end."""
-
-
-class ShortLoop(PlainLoop):
+class ShortLoop(PythonFor):
     """A loop of few iterations, which may be long ones: then the run is made again with it over symbols."""
 
-    __slots__ = ("length", "loop")
+    __slots__ = ("length", "loop", "recorder")
 
-    def __init__(self, recorder: Recorder, iterable: Any, loop: Any, length: int) -> None:
-        super().__init__(recorder, iterable)
-        self.loop, self.length = loop, length
+    def __init__(self, recorder: Recorder, iterator: Iterator[Any], loop: Any, length: int) -> None:
+        super().__init__(iterator)
+        self.recorder, self.loop, self.length = recorder, loop, length
 
     def __iter__(self) -> Iterator[Any]:
         recorder, iterator = self.recorder, super().__iter__()
@@ -152,13 +130,40 @@ class ShortLoop(PlainLoop):
             run_again(recorder, _LONG_ITERATIONS)
 
 
-class BoundNames:
-    """The values to which the code of a loop binds its names: in a marked iteration, and after the last one."""
+class MarkedLoop:
+    """A loop of which a loop node may be made, and the values to which its code binds its names: in a marked iteration,
+    and after the last one."""
 
-    loop: Any
-    iteration: Iteration | None
-    values: tuple[Any, ...]
     unset = UNSET  # in the place of a value that a name does not have
+
+    def __init__(self, recorder: Recorder, loop: Any) -> None:
+        self.recorder, self.loop = recorder, loop
+        self.lessons: Lessons = lessons_of(recorder, loop)
+        self.learned = EarlierWrites()
+        self.iteration: Iteration | None = None
+        self.attempts = 0
+        self.rebinds = False
+        self.values: tuple[Any, ...] = ()
+        self.final = False  # whether no loop node is tried any more
+        self.quiet: Quiet | None = None
+
+    def __iter__(self) -> Any:
+        return self
+
+    def leave(self) -> None:
+        """The loop is left before its end: the iteration stands for itself."""
+        if self.iteration is not None:
+            self.iteration.check_floats(self.iteration.frame.f_locals)
+        self.stop()
+
+    def stop(self) -> None:
+        """The loop ends, and no loop node is made of the iteration that is marked."""
+        if self.iteration is not None:
+            self.iteration.marked.close()
+            self.iteration.stands_alone()
+            self.iteration.release()
+        self.iteration, self.rebinds = None, False
+        keep_identities(self.recorder, self.loop, self.learned)
 
     def symbols(self) -> tuple[Any, ...]:
         """The values of the names that are carried, at the start of the iteration."""
@@ -175,26 +180,22 @@ class BoundNames:
         return tuple([value for name, value in named if name not in self.loop.binds])
 
 
-class ForLoop(BoundNames):
-    """A loop of which a loop node may be made."""
+class ForLoop(MarkedLoop):
+    """A ``for`` loop."""
 
     def __init__(self, recorder: Recorder, iterable: Any, source: Iterated, loop: Any) -> None:
-        self.recorder, self.loop, self.source = recorder, loop, source
-        self.lessons: Lessons = lessons_of(recorder, loop)
+        super().__init__(recorder, loop)
+        self.source = source
         no_iterator = type(iterable) in (TracedArray, *OF_OUTER_LOOPS) or type(iterable) in HOLDERS
         self.iterator = None if no_iterator else iter(iterable)
         self.at = 0
-        self.attempts = 0
         self.waits = 0  # marked iterations that were to wait for a longer row
-        self.rebinds = False
-        self.iteration: Iteration | None = None
-        self.begun: Iteration | None = None  # the same, until a loop node was made of it, or it has no chance of one
+        self.begun: Iteration | None = (
+            None  # the marked one, until a loop node was made of it, or it has no chance of one
+        )
         self.redone = False  # whether an iteration is to be made once more, whose item was taken
-        self.values: tuple[Any, ...] = ()
-        self.learned = EarlierWrites()
         # of the first iteration, if it has ended with arrays of another kind: how to begin with those; its operations
         self.first: tuple[list[Callable[[], object]], int] = [], 0
-        self.final = False  # whether no loop node is tried any more
         self.streak = 0  # the number of iterations before this one that were marked, with none between
         self.resume = 0  # the iteration before which none is to be marked
         self.pending = False  # whether names are still to be bound to what a loop node has given
@@ -206,11 +207,7 @@ class ForLoop(BoundNames):
         # of a loop whose number of iterations differs, in an iteration of another one
         self.uncertain = type(iterable) in OF_OUTER_LOOPS
         self.may_be_none = self.uncertain and iterable.needs_positive
-        self.quiet: Quiet | None = None
         self.before: dict[str, Any] | None = None  # names that keep their values where there is no iteration
-
-    def __iter__(self) -> ForLoop:
-        return self
 
     def __next__(self) -> Any:
         if self.iteration is not None:
@@ -233,7 +230,9 @@ class ForLoop(BoundNames):
         if self.uncertain and self.before is None:
             self.before = {name: x for name, x in sys._getframe(1).f_locals.items() if name in self.loop.assigned}
         length = self.source.length
-        count = length.constant if length.constant is not None else self._count_now()
+        count = length.constant
+        if count is None:
+            count = int(self.recorder.value(value_of(length, {})))
         if k >= count:
             keep_identities(self.recorder, self.loop, self.learned)
             if self.uncertain:
@@ -279,7 +278,7 @@ class ForLoop(BoundNames):
         if self.uncertain or self.attempts or self.pieces:
             return False
         if self.quiet is None:
-            self.quiet = Quiet(self.recorder, frame, self.loop, count if is_plain_source(self.source) else None)
+            self.quiet = Quiet(self.recorder, frame, self.loop, count if self.source.is_plain() else None)
         return self.quiet.lasts()
 
     def _marked(self, frame: FrameType, k: int) -> Any:
@@ -305,10 +304,6 @@ class ForLoop(BoundNames):
     def _has_changed(self) -> bool:
         """Whether what is iterated over has other items than at the start."""
         return any(len(part) != len(items) or not all(map(same_objects, part, items)) for part, items in self.parts)
-
-    def _count_now(self) -> int:
-        """The number of iterations in this run."""
-        return int(self.recorder.value(value_of(self.source.length, {})))
 
     def _stands_alone(self) -> None:
         """An iteration, or the end, of a loop that other iterations of the loops around may not have."""
@@ -397,7 +392,8 @@ class ForLoop(BoundNames):
 
     def _may_be_left(self, reason: Reason) -> bool:
         """Whether the loop may be left in an iteration whose questions have other answers."""
-        return _has_exit(self.loop) and reason.code is Refusal.LOOP_ANSWERS and self.iterator is not self.iterable
+        exits = self.loop.has_break or self.loop.has_return
+        return exits and reason.code is Refusal.LOOP_ANSWERS and self.iterator is not self.iterable
 
     def _stopping(self, iteration: Iteration, frame: FrameType, reason: Reason) -> tuple[Any, ...] | Reason:
         """As ``iteration.finish``, of a loop that stops before an iteration in which a question has another answer."""
@@ -431,16 +427,7 @@ class ForLoop(BoundNames):
         self.pieces += 1
         self.final = self.pieces >= MOST_PIECES
 
-    # ---- for the code of the loop ----------------------------------------------------------------------------------
-
     def leave(self) -> None:
-        """The loop is left before its end: the iteration stands for itself."""
-        if self.iteration is not None:
-            self.iteration.check_floats(self.iteration.frame.f_locals)
-            self.iteration.marked.close()
-            self.iteration.stands_alone()
-            self.iteration = None
-        keep_identities(self.recorder, self.loop, self.learned)
+        super().leave()
         if self.uncertain:
             self._stands_alone()
-        self.rebinds = False

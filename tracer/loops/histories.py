@@ -66,7 +66,8 @@ class Filling(NamedTuple):
     def at(cls, target: list[Any], place: int, sign: int) -> Filling:
         """That of *target* the next element of which is at *place*: its rows begin with the last ones of a kind."""
         base = place - sign
-        while 0 <= base - sign < len(target) and _is_set(target[base - sign]) == _is_set(target[place - sign]):
+        is_set = target[place - sign] is not None
+        while 0 <= base - sign < len(target) and (target[base - sign] is not None) == is_set:
             base -= sign
         return cls(target, base, sign, abs(place - base))
 
@@ -122,7 +123,7 @@ class History:
             return cls.of(target, step, count, loop, True, filling)
         if not every or not every[0][1] or not all(alike(pattern, every[0][0]) for pattern, _ in every[1:]):
             return None
-        kinds = [_kind_of(x, mixed) for x in every[0][1]]
+        kinds = [_numbers(x, mixed)[0] for x in every[0][1]]
         stacks = []
         for k, kind in enumerate(kinds):
             stack = FUNCTIONS[np.stack]([numbers[k] for _, numbers in every])
@@ -333,10 +334,6 @@ def class_of_number(x: Any) -> type:
     return class_of(x) if type(x) is TracedArray else type(x)
 
 
-def _is_set(element: Any) -> bool:
-    return element is not None
-
-
 def _containers_in(element: Any) -> list[Any]:
     """The containers in *element* that can be changed."""
     if type(element) is tuple:
@@ -365,7 +362,8 @@ def _as_kind(kind: Like) -> TracedArray:
 def _numbers(element: Any, mixed: bool = False) -> tuple[Any, list[Any]]:
     """The pattern of *element*, and the numbers in it; *mixed*: Python floats are ``np.float64``."""
     numbers: list[Any] = []
-    pattern = _any_order(taken_apart(_traced(element), numbers, type(element) in (list, dict), Changeable()))
+    pattern = taken_apart(_traced(element), numbers, type(element) in (list, dict), Changeable())
+    pattern = _mapped(pattern, lambda like: like._replace(c_order=False))  # arrays may lie in memory in any order
     return _as_float64(pattern) if mixed else pattern, numbers
 
 
@@ -387,15 +385,6 @@ def _mapped(pattern: Any, of_number: Callable[[Like], Like]) -> Any:
     return pattern
 
 
-def _any_order(pattern: Any) -> Any:
-    """*pattern* of arrays that may lie in memory in any order."""
-    return _mapped(pattern, lambda like: like._replace(c_order=False))
-
-
 def _as_float64(pattern: Any) -> Any:
     """*pattern* with ``np.float64`` in the place of Python floats."""
     return _mapped(pattern, lambda like: like._replace(weak=False, kind=np.float64) if like.kind is float else like)
-
-
-def _kind_of(x: Any, mixed: bool) -> Like:
-    return _numbers(x, mixed)[0]  # type: ignore[no-any-return]

@@ -18,9 +18,9 @@ from ..record.made_arrays import MadeArray, for_parts, part_taken
 from ..record.recorder import Recorder
 from . import tables
 from .histories import History, is_traced_position, position_in
-from .iterables import ListOfLists, RowOfLists, element_of, has_rows, listed
+from .iterables import ListOfLists, RowOfLists, listed
 from .marked import Marked
-from .positions import Affine, bounds
+from .positions import Affine, bounds, is_within
 
 
 def item(recorder: Recorder, container: Any, index: Any) -> Any:
@@ -147,11 +147,10 @@ def _is_traced(index: Any) -> bool:
 def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     """The element of a list or tuple of like values, as a row of their stack."""
     source = listed(recorder, list(container)) if index.aval.size == 1 else None
-    if source is None or not has_rows(source):
+    if source is None or not source.has_rows:
         return container[index]
     form = recorder.open_loops[-1].form(index.atom)
-    low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
-    sure = low is not None and high is not None and low >= 0 and high < len(container)
+    sure = is_within(form, len(container), recorder.open_loops)
     if sure:
         place: Atom | None = cast(index.atom, INT)
     else:
@@ -161,14 +160,13 @@ def _of_list(recorder: Recorder, container: Any, index: TracedArray) -> Any:
     if isinstance(place, Var):
         recorder.loops.int_ranges[place] = 0, len(container) - 1
     now = int(recorder.value(place))
-    return element_of(recorder, source, wrap(cast(place, INT, weak=True)), form if sure else None, now)
+    return source.element(wrap(cast(place, INT, weak=True)), form if sure else None, now)
 
 
 def row_gone_over(recorder: Recorder, lists: Sequence[Sequence[Any]], index: TracedArray) -> RowOfLists | None:
     """The one of *lists* at *index*, for a loop that goes over it; None where a list is to be asked for."""
     form = recorder.open_loops[-1].form(index.atom) if index.aval.size == 1 else None
-    low, high = (None, None) if form is None else bounds(form, recorder.open_loops)
-    if form is None or not form.slopes or low is None or high is None or low < 0 or high >= len(lists):
+    if form is None or not form.slopes or not is_within(form, len(lists), recorder.open_loops):
         return None
     every = ListOfLists.of(recorder, lists)
     if every is None:

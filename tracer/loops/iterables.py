@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from functools import cache
 from itertools import accumulate, chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +20,10 @@ from ..record.recorder import Recorder, require_recorder
 from .holders import HOLDERS, ROW_ITERATORS
 from .list_rows import part_of_list, row_of_list
 from .marked import Marked
-from .of_parts import OfParts, names_in, note_copy
 from .positions import Affine, bounds
-from .tables import RowItems, RowIterator
-from .values import Like, like, parts_of
+from .quiet import is_plain
+from .tables import RowIterator, TableRow
+from .values import Like, Parts, like, parts_of, put_together
 
 _DICT_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 _REVERSED_LIST: type = type(reversed([0]))
@@ -31,24 +33,56 @@ _ITERATORS: tuple[type, ...] = (
 )  # fmt: skip
 
 
-class Iterated(Protocol):
-    """The items of a loop."""
+class Iterated:
+    """The items of a loop: item *k* is number ``start + k * step`` of what there is."""
 
     length: Affine
+    start: Any = 0
+    step = 1
+    has_rows = False  # whether an item can be had at a place that data says
+
+    def row(self, index: Any, now: int | None) -> Any:
+        """The item at *index*, an integer or a symbol, which is *now* in this iteration; None: data decides."""
+        raise NotImplementedError
 
     def symbol(self, marked: Marked, k: int) -> Any:
         """The item of iteration *k*, and of those that follow."""
+        now = self.start + k * self.step
+        return self.row(marked.integer(Affine(now, {marked.number: self.step}), now), now)
 
     def item(self, k: int) -> Any:
         """The item of iteration *k*."""
+        now = self.start + k * self.step
+        return self.row(now, now)
 
     def at(self, k: TracedArray) -> Any:
         """The item of iteration *k*, a number that data decides."""
+        return self.row(k * self.step + self.start, None)
+
+    def element(self, index: TracedArray, form: Affine | None, now: int) -> Any:
+        """The item at *index*, which is *form*, if that is known, and *now* at a certain place; of what has rows."""
+        return self.at(index)
+
+    def backwards(self) -> Iterated:
+        """The same from the last item to the first."""
+        made = copy(self)
+        made.start, made.step = self.start + self.step * (self.length.offset - 1), -self.step
+        return made
+
+    def is_plain(self) -> bool:
+        """Whether the items are plain values."""
+        return False
+
+    def has_copies(self) -> bool:
+        """Whether copies stand for items."""
+        return False
 
 
-class Counts:
+class Counts(Iterated):
     """``range(start, ..., step)``, of which start and length may be affine in the numbers of outer loops, of which
     *outer* is the innermost."""
+
+    has_rows = True
 
     def __init__(self, start: Affine, step: int, length: Affine, now: int, outer: Marked | None = None) -> None:
         self.start, self.step, self.length, self.now, self.outer = start, step, length, now, outer
@@ -70,67 +104,63 @@ class Counts:
         """The numbers that come *by* places later, of as many fewer iterations; there are none now."""
         return Counts(self.start.plus(by, self.step), self.step, self.length.plus(by, -1), self.now, self.outer)
 
+    def backwards(self) -> Counts:
+        last = (self.length.offset - 1) * self.step
+        return Counts(self.start.plus(Affine(last)), -self.step, self.length, self.now + last)
 
-class IteratedRows:
+    def is_plain(self) -> bool:
+        return self.outer is None
+
+
+class IteratedRows(Iterated):
     """The rows of an array."""
 
     def __init__(self, array: Any, start: int = 0, step: int = 1, length: Affine | None = None) -> None:
         self.array, self.start, self.step = array, start, step
         self.length = Affine(array.shape[0]) if length is None else length
 
-    def symbol(self, marked: Marked, k: int) -> Any:
-        first = self.start + k * self.step
-        return self._row(marked.integer(Affine(first, {marked.number: self.step}), first))
-
-    def item(self, k: int) -> Any:
+    def row(self, index: Any, now: int | None) -> Any:
         holder = HOLDERS.get(type(self.array))
-        index = self.start + k * self.step
-        return self.array[index] if holder is None else holder.row(self.array, index)
-
-    def at(self, k: TracedArray) -> Any:
-        return self._row(k * self.step + self.start)
-
-    def _row(self, index: TracedArray) -> Any:
-        holder = HOLDERS.get(type(self.array))
-        return self._traced()[index] if holder is None else holder.row(self.array, index)
+        if holder is not None:
+            return holder.row(self.array, index)
+        return (self.array if type(index) is int else self._traced())[index]
 
     def _traced(self) -> TracedArray:
         array = self.array
         return array if type(array) is TracedArray else for_parts(require_recorder("a loop"), array)
 
+    def is_plain(self) -> bool:
+        return type(self.array) is np.ndarray
+
 
 class HeldRows(IteratedRows):
     """The *items* of a list, which are the rows of *whole*."""
 
-    def __init__(self, items: Sequence[Any], whole: Any, start: int = 0, step: int = 1) -> None:
-        super().__init__(whole, start, step, Affine(len(items)))
+    def __init__(self, items: Sequence[Any], whole: Any) -> None:
+        super().__init__(whole, length=Affine(len(items)))
         self.items = items
 
     def item(self, k: int) -> Any:
         return self.items[self.start + k * self.step]
 
 
-class Listed:
+class Listed(Iterated):
     """Values of one kind, as rows of their stack."""
 
+    has_rows = True
+
     def __init__(self, items: Sequence[Any], kind: Like, stacked: Callable[[], Any]) -> None:
-        self.items, self.kind, self.length = items, kind, Affine(len(items))
-        self.stacked = stacked
-        self.rows: IteratedRows | None = None
+        self.items, self.kind, self.length, self.stacked = items, kind, Affine(len(items)), cache(stacked)
 
-    def symbol(self, marked: Marked, k: int) -> Any:
-        return self.row(marked.recorder, self._rows().symbol(marked, k), Affine(k, {marked.number: 1}), k)
+    def item(self, k: int) -> Any:
+        return self.items[self.start + k * self.step]
 
-    def at(self, k: TracedArray) -> Any:
-        return self.row(k._recorder, self._rows().at(k), None, 0)
+    def row(self, index: Any, now: int | None) -> Any:
+        form = None if now is None else index._recorder.open_loops[-1].form(index.atom)
+        return self.element(index, form, now or 0)
 
-    def _rows(self) -> IteratedRows:
-        if self.rows is None:
-            self.rows = IteratedRows(self.stacked())
-        return self.rows
-
-    def row(self, recorder: Recorder, row: TracedArray, form: Affine | None, now: int) -> TracedArray:
-        """The item that *row* of the stack is, at *form*, and *now* at a certain place; None: data decides where."""
+    def element(self, index: TracedArray, form: Affine | None, now: int) -> Any:
+        recorder, row = index._recorder, self.stacked()[index]
         if self.kind.kind is int and isinstance(row.atom, Var):
             recorder.loops.int_ranges[row.atom] = min(self.items), max(self.items)
         if self.kind.weak:
@@ -141,12 +171,14 @@ class Listed:
             return part_of_list(recorder, wrap_array(row.atom), self.items)
         return row_of_list(recorder, row, self.items, form, now)
 
-    def item(self, k: int) -> Any:
-        return self.items[k]
+    def is_plain(self) -> bool:
+        return is_plain(self.items)
 
 
-class Same:
+class Same(Iterated):
     """One value, again and again."""
+
+    has_rows = True
 
     def __init__(self, value: Any, length: Affine) -> None:
         self.value, self.length = value, length
@@ -160,61 +192,74 @@ class Same:
     def at(self, k: TracedArray) -> Any:
         return self.value
 
+    def is_plain(self) -> bool:
+        return is_plain(self.value)
 
-class Together:
-    """``zip`` of several; or *items*, tuples of theirs."""
 
-    def __init__(self, sources: Sequence[Iterated], items: Sequence[Any] | None = None) -> None:
-        self.sources, self.items = sources, items
-        lengths = [s.length for s in sources]
-        known = [n.constant for n in lengths]
-        self.length = lengths[0] if None in known else Affine(min(n for n in known if n is not None))
+class Together(Iterated):
+    """``zip`` of several; or *items*, tuples of theirs, or lists, dicts or objects that the run has made, whose parts
+    of these *names* they are.  What stands for such an object is made anew of its parts."""
+
+    def __init__(
+        self, sources: Sequence[Iterated], items: Sequence[Any] | None = None, names: tuple[Any, ...] | None = None
+    ) -> None:
+        self.sources, self.items, self.names = sources, items, names
+        known = [s.length.constant for s in sources]
+        self.length = sources[0].length if None in known else Affine(min(n for n in known if n is not None))
+        self.has_rows = names is None and all(s.has_rows for s in sources)
 
     def symbol(self, marked: Marked, k: int) -> Any:
-        found = tuple([s.symbol(marked, k) for s in self.sources])
-        if self.items is not None:
-            note_copy(marked.recorder, found, marked.statement)
+        parts, loops = tuple([s.symbol(marked, k) for s in self.sources]), marked.recorder.loops
+        if self.items is None:
+            return parts
+        if self.names is None:
+            _note_copy(marked, parts)
+            return parts
+        found = put_together(Parts(type(self.items[0]), self.names, (None,) * len(parts), 0), iter(parts), {})
+        marked.made_here(found)
+        _note_copy(marked, found)
+        # where one is changed, or told from others, the run is made again without this
+        loops.made_anew.update({id(x): (x, marked.statement) for x in self.items})
         return found
 
     def item(self, k: int) -> Any:
         return self.items[k] if self.items is not None else tuple([s.item(k) for s in self.sources])
 
     def at(self, k: TracedArray) -> Any:
+        assert self.names is None  # a loop over copies is not left before its end
         return tuple([s.at(k) for s in self.sources])
 
+    def element(self, index: TracedArray, form: Affine | None, now: int) -> Any:
+        return tuple([s.element(index, form, now) for s in self.sources])
 
-class Backwards:
-    """Another source from its last item to its first."""
+    def backwards(self) -> Together:
+        items = None if self.items is None else self.items[::-1]
+        return Together([s.backwards() for s in self.sources], items, self.names)
 
-    def __init__(self, source: Any, length: int) -> None:
-        self.source: Any = None
-        self.length = Affine(length)
-        if isinstance(source, Counts):
-            last = (length - 1) * source.step
-            self.source = Counts(source.start.plus(Affine(last)), -source.step, source.length, source.now + last)
-        elif isinstance(source, Listed):
-            self.source = Listed(source.items[::-1], source.kind, lambda: source.stacked()[::-1])
-        elif isinstance(source, HeldRows):
-            self.source = HeldRows(source.items, source.array, source.start + source.step * (length - 1), -source.step)
-        elif isinstance(source, IteratedRows):
-            first = source.start + source.step * (length - 1)
-            self.source = IteratedRows(source.array, first, -source.step, source.length)
-        elif isinstance(source, Same):
-            self.source = source
-        elif isinstance(source, OfParts):
-            self.source = source.backwards(Backwards(source.together, length))
-        else:
-            items = None if source.items is None else source.items[::-1]
-            self.source = Together([Backwards(s, length) for s in source.sources], items)
+    def is_plain(self) -> bool:
+        return all(s.is_plain() for s in self.sources)
 
-    def symbol(self, marked: Marked, k: int) -> Any:
-        return self.source.symbol(marked, k)
+    def has_copies(self) -> bool:
+        return self.names is not None or any(s.has_copies() for s in self.sources)
 
-    def item(self, k: int) -> Any:
-        return self.source.item(k)
 
-    def at(self, k: TracedArray) -> Any:
-        return self.source.at(k)
+def _note_copy(marked: Marked, copy: Any) -> None:
+    """Note that *copy* stands for an item of a list in the iteration *marked*."""
+    if not marked.recorder.live:  # which can't be made again
+        loops = marked.recorder.loops
+        loops.made_anew[id(copy)] = copy, marked.statement
+        loops.copies[id(copy)] = copy, marked.recorder.open_loops[-1]
+
+
+class RowItems(Iterated):
+    """The elements of a row of a table, from number *first* on."""
+
+    def __init__(self, row: TableRow, first: int) -> None:
+        self.of, self.start = row, first
+        self.length = Affine(row.table.plain.shape[1] - first)
+
+    def row(self, index: Any, now: int | None) -> TracedArray:
+        return self.of.table.element(self.of, index)
 
 
 class SymbolicRange:
@@ -241,26 +286,16 @@ class SymbolicRange:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._of_this_iteration(), name)
 
-    def __len__(self) -> int:
-        return len(self._of_this_iteration())
-
-    def __getitem__(self, at: Any) -> Any:
-        return self._of_this_iteration()[at]
-
-    def __contains__(self, value: Any) -> bool:
-        return value in self._of_this_iteration()
-
-    def __reversed__(self) -> Iterator[int]:
-        return reversed(self._of_this_iteration())
-
     def __eq__(self, other: object) -> bool:
         return self._of_this_iteration() == (other.plain if type(other) is SymbolicRange else other)
 
-    def __hash__(self) -> int:
-        return hash(self._of_this_iteration())
 
-    def __repr__(self) -> str:
-        return repr(self._of_this_iteration())
+def _of_range(name: str) -> Callable[..., Any]:
+    return lambda self, *args: getattr(self._of_this_iteration(), name)(*args)
+
+
+for _name in ("__len__", "__getitem__", "__contains__", "__reversed__", "__hash__", "__repr__"):
+    setattr(SymbolicRange, _name, _of_range(_name))
 
 
 class ListOfLists:
@@ -275,10 +310,10 @@ class ListOfLists:
     def of(cls, recorder: Recorder, lists: Sequence[Sequence[Any]]) -> ListOfLists | None:
         """Those of *lists*; None where they hold values of several kinds."""
         source = listed(recorder, list(chain.from_iterable(lists)))
-        return None if source is None or not has_rows(source) else cls(lists, source)
+        return None if source is None or not source.has_rows else cls(lists, source)
 
 
-class RowOfLists:
+class RowOfLists(Iterated):
     """One of several lists, by a traced ``index`` that follows from the numbers of open loops; it is the one *at* now.
     Nothing has it but a loop that goes over it, or ``len``."""
 
@@ -287,7 +322,7 @@ class RowOfLists:
         self.begins = lists.starts[at]  # now
         least, most = min(lists.sizes), max(lists.sizes)
         self.needs_positive = least == 0
-        self.start = self._of(lists.starts, index)
+        self.first = self._of(lists.starts, index)
         self.length, self.size = Affine(least), least
         if most > least:
             more = self._of([size - least for size in lists.sizes], index)
@@ -312,41 +347,15 @@ class RowOfLists:
         self.refuse_outer()
         return map(self.item, range(len(self.plain)))
 
-    def symbol(self, marked: Marked, k: int) -> Any:
-        return self._row(marked.integer(Affine(k, {marked.number: 1}), k), k)
-
-    def item(self, k: int) -> Any:
-        return self._row(k, k)
-
-    def at(self, k: TracedArray) -> Any:
-        raise AssertionError("a list of known length")
-
-    def _row(self, k: Any, now: int) -> Any:
-        place = self.start + k
+    def row(self, index: Any, now: int | None) -> Any:
+        assert now is not None  # a list of known length
+        place = self.first + index
         self.recorder.loops.int_ranges[place.atom] = 0, self.flat.length.offset - 1
-        return element_of(self.recorder, self.flat, place, None, self.begins + now)
+        return self.flat.element(place, None, self.begins + now)
 
 
 #: what loops go over whose number of iterations follows from the numbers of the loops around
 OF_OUTER_LOOPS = (SymbolicRange, RowOfLists)
-
-
-def has_rows(source: Iterated) -> bool:
-    """Whether an item of *source* can be had at a place that data says."""
-    if isinstance(source, Together):
-        return all(map(has_rows, source.sources))
-    return isinstance(source, (Same, Counts, Listed))
-
-
-def element_of(recorder: Recorder, source: Any, index: TracedArray, form: Affine | None, now: int) -> Any:
-    """The item of *source* at *index*, which is *form*, if that is known, and *now* at a certain place."""
-    if isinstance(source, Together):
-        return tuple([element_of(recorder, part, index, form, now) for part in source.sources])
-    if isinstance(source, Same):
-        return source.value
-    if isinstance(source, Counts):
-        return index * source.step + source.now
-    return source.row(recorder, source.stacked()[index], form, now)
 
 
 def symbolic_range(recorder: Recorder, *args: Any) -> Any:
@@ -419,7 +428,7 @@ def _of_iterator(recorder: Recorder, iterator: Any, depth: int) -> Iterated | No
     if kind in (_REVERSED_LIST, reversed):
         source = source_of(recorder, whole, depth + 1)
         whole_length = None if source is None else source.length.constant
-        return None if whole_length is None or at != whole_length - 1 else Backwards(source, whole_length)
+        return None if source is None or whole_length is None or at != whole_length - 1 else source.backwards()
     return source_of(recorder, whole[at:] if at else whole, depth + 1)
 
 
@@ -474,21 +483,17 @@ def listed(recorder: Recorder, items: list[Any]) -> Iterated | None:
     return _of_parts(recorder, items) if kind is None else Listed(items, kind, lambda: _stack(items))
 
 
-def _of_parts(recorder: Recorder, items: list[Any]) -> OfParts | None:
+def _of_parts(recorder: Recorder, items: list[Any]) -> Iterated | None:
     """The source that containers which the run has made are; None where they are others, or are unlike."""
-    names = names_in(recorder, items)
-    if names is None:
+    whole, kind = recorder.outermost(), type(items[0])
+    own = not (recorder.live or recorder.tape is not None)
+    own = own and all(type(x) is kind and id(x) not in whole.from_outside for x in items)
+    rows = [parts_of(x, True) for x in items] if own else [None]
+    names = tuple(rows[0] or ())
+    if not names or any(row is None or tuple(row) != names for row in rows):
         return None
-    rows = [parts_of(x, True) or {} for x in items]
-    columns = [listed(recorder, [row[name] for row in rows]) for name in names]
-    return None if None in columns else OfParts(items, names, Together([c for c in columns if c is not None]))
-
-
-def has_copies(source: Iterated) -> bool:
-    """Whether copies stand for items of *source*."""
-    if isinstance(source, Backwards):
-        return has_copies(source.source)
-    return isinstance(source, OfParts) or (isinstance(source, Together) and any(map(has_copies, source.sources)))
+    columns = [listed(recorder, [row[name] for row in rows if row is not None]) for name in names]
+    return None if None in columns else Together([c for c in columns if c is not None], items, names)
 
 
 def _kind_of(x: Any) -> Like | None:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.aval import FLOAT
-from ..ir.graph import Atom, Lit, Pair, Var, building, lanes
+from ..ir.graph import Atom, Lit, Var, building, reals
 from ..ir.refusals import Reason, Refusal
-from ..ops.elementwise import whole_lanes
+from ..ops.elementwise import whole_reals
 from ..record.array import TracedArray, class_of, wrap
 from ..record.buffers import Storage
 from ..record.made_arrays import ALONE, begins_as_traced, references
@@ -30,7 +30,7 @@ from .cut import cut
 from .histories import Filling, History
 from .holders import array_of, tape_of
 from .lessons import Lessons
-from .list_rows import writes_list
+from .list_rows import read_as, writes_list
 from .lists import Lists
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
@@ -65,7 +65,7 @@ class EarlierWrites:
     """Writes of earlier iterations in one run of a loop: buffers, by id, and places, by theirs."""
 
     buffers: dict[int, Storage] = field(default_factory=dict)
-    places: dict[Any, WrittenPlace | Element] = field(default_factory=dict)
+    places: dict[Any, WrittenPlace] = field(default_factory=dict)
     grows: dict[int, tuple[Any, int]] = field(default_factory=dict)  # lists, and how many values they get each time
     histories: dict[int, Any] = field(default_factory=dict)  # lists that grow, and of which any element may be read
     filled: dict[int, tuple[Any, int, int]] = field(default_factory=dict)  # lists, their next element, and the step
@@ -91,7 +91,7 @@ class Iteration:
         self.learned = learned
         self.buffers: dict[int, tuple[Storage, Var]] = {}  # that are carried, and their symbols
         self.starts_of: dict[Any, Start] = {}  # by name, or by the id of a place
-        self.places: dict[Any, WrittenPlace | Element] = {}  # that are carried
+        self.places: dict[Any, WrittenPlace] = {}  # that are carried
         self.moves: dict[
             int, int
         ] = {}  # of the places of arrays that change: the buffer before, and after an iteration
@@ -143,7 +143,7 @@ class Iteration:
         for place in self.learned.places.values():
             if place.known() and id(place.owner) not in self.marked.histories:
                 for outer in self.recorder.open_loops[:-1]:
-                    if id(place.owner) not in outer.made and isinstance(place, WrittenPlace):
+                    if id(place.owner) not in outer.made and not isinstance(place, Element):
                         outer.places[place.id] = place
                 self.places[place.id] = place
                 place.set(self._start(place.id, place.get()))
@@ -224,18 +224,12 @@ class Iteration:
         return StartNumber(value, self.marked.carried(atom_of(value)))
 
     def _symbol(self, leaf: StartNumber) -> Any:
-        """The array in the place of *leaf*: of the same buffer, so that it can be written into as the other one, but
-        read as the symbol as long as it is not."""
+        """The array in the place of *leaf*."""
         value, symbol = leaf
         if symbol is None:
             return value
-        if type(value) is not TracedArray:
-            found = TracedArray(symbol, self.recorder)
-        else:
-            found = TracedArray.__new__(TracedArray)
-            found._storage, found._steps, found._uncertain = value._storage, value._steps, value._uncertain
-            found._atom, found._version = symbol, value._storage.version
-            found._recorder = self.recorder
+        traced = type(value) is TracedArray
+        found = read_as(self.recorder, value, symbol) if traced else TracedArray(symbol, self.recorder)
         self.recorder.loops.marked_values[id(found)] = found, value
         self.stand_ins.append((found, leaf))
         return found
@@ -282,17 +276,18 @@ class Iteration:
     def _finish(self, found: dict[str, Any], wanted: Wanted) -> tuple[Any, ...] | Reason:
         values: dict[Any, list[Any]] = {}
         if held_rows(self.marked, found, [name for name in self.loop.assigned if name not in self.loop.carried]):
-            return Refusal.LOOP_SEEN(what="a row of a table is kept", site=self.marked.site)
+            return self.marked.seen("a row of a table is kept")
         self.read_after = [found.get(name) for name in self.loop.assigned if name not in self.loop.unread]
         self.read_after += [place.get() for place in self.places.values()]
         if self._has_copies(self.read_after):
-            return Refusal.LOOP_SEEN(what="an object of a list is kept", site=self.marked.site)
+            return self.marked.seen("an object of a list is kept")
         with building(self.recorder):
             reason = self._objection(found, wanted, values)
             if reason is not None:
                 return reason
             for key, (_, symbol) in self.buffers.items():
-                _put_ends(wanted.ends, symbol, self.buffers[self.moves.get(key, key)][0].atom)
+                end = self.buffers[self.moves.get(key, key)][0].atom
+                wanted.ends.update(zip(reals(symbol), whole_reals(end), strict=True))  # type: ignore[arg-type]
             self._read_views(found)
         parts = Cut(self.marked, wanted)
         if self.length is not None and wanted.go_on is None and not parts.asks():
@@ -349,14 +344,11 @@ class Iteration:
             reasons.append(tape.objection(self))
         reason = next((r for r in reasons if r is not None), None) or self._shared(values)
         if reason is None and self.moves:
-            known = not (wanted.stops or length.slopes) and self._is_cycle()  # type: ignore[union-attr]
+            # the arrays change their places among each other
+            known = not (wanted.stops or length.slopes) and {*self.moves} == {*self.moves.values()}  # type: ignore[union-attr]
             if not known or self._moves_are_shown(found):
                 return Refusal.LOOP_SHARED(site=self.marked.site)
         return reason
-
-    def _is_cycle(self) -> bool:
-        """Whether the arrays that change their places only change them among each other."""
-        return set(self.moves) == set(self.moves.values())
 
     def _moves_are_shown(self, found: dict[str, Any]) -> bool:
         """Whether anything but the places among which arrays move shows one of these, and may be read."""
@@ -394,10 +386,11 @@ class Iteration:
         for outer in outer_loops:
             outer.made.update({id(x): x for x in after.made.values() if id(x) not in self.ended.numbers})
         for key, place in self.places.items():
-            for outer in outer_loops if isinstance(place, WrittenPlace) else ():
+            if isinstance(place, Element):
+                continue
+            for outer in outer_loops:
                 outer.wrote(place.owner, place.key)
-            if not isinstance(place, Element):
-                place.set(every[key])
+            place.set(every[key])
         return tuple([every[name] for name in self.loop.assigned])
 
     def _has_copies(self, values: Iterable[Any]) -> bool:
@@ -420,7 +413,7 @@ class Iteration:
         copies = self.marked.copies().values()
         if not copies:
             return
-        kept = self._kept(frame.f_locals, {*getattr(self.loop, "target_names", ()), *self.loop.unread})
+        kept = self._kept(frame.f_locals, {*self.loop.target_names, *self.loop.unread})
         seen = self.marked.reason is not None and self.marked.reason.code is Refusal.LOOP_SEEN
         can_change = not all(isinstance(x, tuple) for x in copies)
         if (seen and can_change) or self._has_copies(kept):
@@ -429,7 +422,7 @@ class Iteration:
     def give_up(self, frame: FrameType) -> None:
         """No loop node is made of the loop: integers of Python's that are traced now are to be Python's own."""
         found = frame.f_locals
-        names = [name for name in self.loop.assigned if name not in getattr(self.loop, "target_names", ())]
+        names = [name for name in self.loop.assigned if name not in self.loop.target_names]
         values = [found.get(name) for name in names] + [place.get() for place in self.places.values()]
         if any(map(is_python_int, values)):
             in_plain_iterations(self.recorder, self.loop, UNBOUNDED)
@@ -459,11 +452,11 @@ class Iteration:
         if not alike(start.pattern, pattern):
             return self._unlike(name, shown, start, value)
         for leaf, end in zip(start.leaves, leaves, strict=True):
-            if leaf.symbol is not None and _is_integer(end):  # Python's have no bounds
+            if leaf.symbol is not None and (type(end) is int or is_python_int(end)):  # Python's have no bounds
                 self._goes_up(name, shown, leaf.symbol, end)
                 return Refusal.LOOP_VALUE(name=shown)
             if leaf.symbol is not None:
-                _put_ends(ends, leaf.symbol, atom_of(end))
+                ends.update(zip(reals(leaf.symbol), whole_reals(atom_of(end)), strict=True))  # type: ignore[arg-type]
             elif not _is_same_view(leaf.before, end) and not self._moved(leaf.before, end):
                 if type(end) is TracedArray and self.is_old(end._storage):
                     self.learned.buffers[id(end._storage)] = end._storage
@@ -480,7 +473,7 @@ class Iteration:
         for name in self.floats:
             (leaf,) = self.starts_of[name].leaves
             value = found.get(name, UNSET)
-            if (type(value) is TracedArray and value._atom is leaf.symbol) or not self._is_only_added(leaf.symbol):
+            if (type(value) is TracedArray and value._atom is leaf.symbol) or not self._suits_floats(leaf.symbol):
                 self.recorder.taught.uncounted.add((id(self.loop), name))
                 run_again(self.recorder, _NO_FLOAT)
 
@@ -509,22 +502,11 @@ class Iteration:
         atoms = [x._atom for x in leaves if type(x) is TracedArray]
         return maybe is None or self.marked.calls_users or not maybe.isdisjoint([*atoms, *put])
 
-    def _is_only_added(self, symbol: Var | None) -> bool:
-        """Whether the iteration has done nothing with *symbol* but add, subtract and multiply, all of it in float64: so
-        what becomes of a Python float becomes of a ``np.float64``, too."""
+    def _suits_floats(self, symbol: Var | None) -> bool:
+        """Whether the iteration has done nothing with *symbol* that differs for a Python float and a ``np.float64``."""
         if self.marked.calls_users or symbol is None:
             return False
-        numbers: set[Atom] = {symbol}
-        for node in self.recorder.nodes[self.marked.nodes :]:
-            every = (*node.inputs, *node.outs)
-            if any(x.aval.dtype.kind in "fc" and x.aval.dtype != FLOAT for x in every):
-                return False
-            if not numbers.isdisjoint(node.inputs):
-                if node.prim.name in ("alias", "cast"):
-                    numbers.update(node.outs)
-                elif node.prim.name not in ("add", "sub", "mul"):
-                    return False
-        return True
+        return maybe_floats(self.recorder.nodes[self.marked.nodes :], {symbol}) is not None
 
     def _goes_up(self, name: Any, shown: str, symbol: Var, end: Any) -> None:
         """Learn whether the integer that was *symbol* goes up by a constant."""
@@ -563,7 +545,7 @@ class Iteration:
             return Refusal.LOOP_VALUE(name=shown)
         if type(start.value) is float and type(value) is TracedArray and class_of(value) is np.float64:
             once = (id(self.loop), shown) in self.recorder.taught.uncounted
-            if not once and name in getattr(self.loop, "sums", ()) and self._is_only_added(start.leaves[0].symbol):
+            if not once and name in self.loop.sums and self._suits_floats(start.leaves[0].symbol):
                 self.lessons.floats.add(name)
         if type(value) is TracedArray:
             self._could_begin(name, start, value)
@@ -595,8 +577,8 @@ class Iteration:
         marked = self.marked
         read = elements_behind([e for e in marked.elements.values() if id(e.owner) in marked.appends])
         if any(-e.key > MAX_BACK for e in read.values()):
-            return Refusal.LOOP_SEEN(what="a list is read far from its end", site=marked.site)
-        every: dict[Any, WrittenPlace | Element] = {**marked.places, **read}
+            return marked.seen("a list is read far from its end")
+        every: dict[Any, WrittenPlace] = {**marked.places, **read}
         new = {key: place for key, place in every.items() if key not in self.places}
         self.learned.places.update(new)
         appended = {key: (target, len(values)) for key, (target, *values) in marked.appends.items()}
@@ -615,7 +597,7 @@ class Iteration:
         elif writes_list(marked):  # of which later rows of the list's stack, and of others that share it, know nothing
             in_plain_iterations(self.recorder, self.loop, _ITEM_WRITTEN)
         if what:
-            return Refusal.LOOP_SEEN(what=what, site=marked.site)
+            return marked.seen(what)
         for place in new.values():
             return Refusal.LOOP_KIND(name=place.name)
         return Refusal.LOOP_WRITTEN(name="an array") if more else None
@@ -669,23 +651,8 @@ def _nothing() -> None:
     """There is nothing to take back."""
 
 
-def _is_integer(value: Any) -> bool:
-    """Whether *value* is a traced integer of Python's."""
-    return type(value) is int or is_python_int(value)
-
-
 def _in_c_order(value: TracedArray) -> Like:
     return like(value)._replace(c_order=True)
-
-
-def _put_ends(ends: dict[Var, Atom], symbol: Var, end: Atom) -> None:
-    """Note the *end* of *symbol*; of a complex one those of its lanes."""
-    if isinstance(symbol, Pair):
-        for x, y in zip(lanes(symbol), whole_lanes(end), strict=True):
-            assert isinstance(x, Var)
-            ends[x] = y
-    else:
-        ends[symbol] = end
 
 
 def _is_same_view(a: Any, b: Any) -> bool:

@@ -25,5 +25,5 @@ def lessons_of(recorder: Recorder, loop: Any) -> Lessons:
     """The lessons of the statement *loop*."""
     known = recorder.loops.lessons.get(id(loop))
     if known is None:
-        known = recorder.loops.lessons[id(loop)] = loop, Lessons(written=set(getattr(loop, "stored", ())))
+        known = recorder.loops.lessons[id(loop)] = loop, Lessons(written=set(loop.stored))
     return known[1]  # type: ignore[no-any-return]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..ir.graph import Atom
 from ..record.array import A_PART, TracedArray, class_of
 from ..record.buffers import Storage
 from ..record.recorder import Recorder, require_recorder
@@ -50,18 +51,23 @@ class ListRow(NamedTuple):
         return None if form.constant is None else self.items[form.constant]
 
 
+def read_as(recorder: Recorder, array: TracedArray, atom: Atom) -> TracedArray:
+    """An array of the buffer of *array*, so that it can be written into as that one, but read as *atom* as long as it
+    is not."""
+    found = TracedArray.__new__(TracedArray)
+    found._storage, found._steps, found._uncertain = array._storage, array._steps, array._uncertain
+    found._atom, found._version, found._recorder = atom, array._storage.version, recorder
+    return found
+
+
 def row_of_list(recorder: Recorder, row: TracedArray, items: Sequence[Any], form: Affine, now: int) -> TracedArray:
     """The array with the value of *row*, which is that of the array of *items* at *form*, *now* at a certain place."""
     item = items[now]
-    found = TracedArray.__new__(TracedArray)
-    found._recorder = recorder
-    if type(item) is TracedArray:
-        found._storage, found._steps, found._uncertain = item._storage, item._steps, item._uncertain
-    else:
-        found._storage, found._steps, found._uncertain = Storage(row.atom, A_PART, home=recorder), (), False
-        found._storage.c_order = found._storage.array0d = True
+    if type(item) is not TracedArray:
+        item = TracedArray(row.atom, recorder)
+        item._storage = Storage(row.atom, A_PART, home=recorder, c_order=True, array0d=True)
         note_plain(recorder, items)
-    found._atom, found._version = row.atom, found._storage.version
+    found = read_as(recorder, item, row.atom)
     for loop in recorder.open_loops:
         loop.rows[id(found)] = ListRow(found, items, form)
     return found

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import Atom, Pair, building
-from ..ir.refusals import Reason, Refusal
-from ..ops.elementwise import whole_lanes
+from ..ir.graph import Atom, building, of_reals, reals
+from ..ir.refusals import Reason
+from ..ops.elementwise import whole_reals
 from ..ops.shape import concat, reshape
 from ..record.array import TracedArray, class_of, to_atom
 from ..record.stacked_rows import rows_of, stand_in
@@ -50,16 +50,16 @@ class Lists:
         whole = [history for history in marked.histories.values() if history.is_whole]
         after.parts_taken.update([id(storage) for history in whole for _, storage, _ in history.arrays])
         if length is None or length.constant is None or wanted.stops:
-            self.reason = Refusal.LOOP_SEEN(what="a list is appended to", site=marked.site)
+            self.reason = marked.seen("a list is appended to")
             return
         for target, *values in marked.appends.values():
             if id(target) in marked.read:
-                self.reason = Refusal.LOOP_SEEN(what="a list is read and appended to", site=marked.site)
+                self.reason = marked.seen("a list is read and appended to")
                 return
             if len(target) < len(values) or any(
                 a is not b for a, b in zip(target[-len(values) :], values, strict=True)
             ):
-                self.reason = Refusal.LOOP_SEEN(what="a list is appended to and changed", site=marked.site)
+                self.reason = marked.seen("a list is appended to and changed")
                 return
             if id(target) in marked.histories:
                 self.rows.append([])
@@ -80,7 +80,7 @@ class Lists:
         pattern = taken_apart(value, numbers, True, self._met)
         copies = self.home.loops.made_anew.keys() & self._met.numbers
         if not is_plain(pattern) or copies:
-            self.reason = Refusal.LOOP_SEEN(what="an object is appended to a list", site=self.marked.site)
+            self.reason = self.marked.seen("an object is appended to a list")
         columns = columns_in(pattern, len(numbers), earlier)
         places = [self._place(x, e, parts, wanted) for x, e in zip(numbers, columns, strict=True)]
         return AppendedItem(pattern, list(zip(numbers, places, strict=True)))
@@ -91,7 +91,7 @@ class Lists:
         for x in of.read_after:
             taken_apart(x, [], True, held)
         if self._met.found and any(id(x) in held.numbers for x in of.made.values()):
-            self.reason = Refusal.LOOP_SEEN(what="an object of a list is kept", site=self.marked.site)
+            self.reason = self.marked.seen("an object of a list is kept")
 
     def _note_parts(self) -> None:
         """Note the arrays of which the lists get views, or other views than names have: they are not written after."""
@@ -102,7 +102,7 @@ class Lists:
             if x._steps:
                 self.after.parts_taken.add(id(x._storage))
             if arrays.setdefault(id(x._storage), x) is not x and self._is_new(x):
-                self.reason = Refusal.LOOP_SEEN(what="two views of an array are appended", site=self.marked.site)
+                self.reason = self.marked.seen("two views of an array are appended")
 
     def _is_new(self, value: Any) -> bool:
         """Whether *value* is an array that is another one in each iteration."""
@@ -117,15 +117,13 @@ class Lists:
             return self._place_held(value, earlier, parts, wanted)
         if type(value) is not TracedArray:
             if not isinstance(value, (*NUMBERS, int, str, type(None))):
-                self.reason = Refusal.LOOP_SEEN(what="an object is appended to a list", site=self.marked.site)
+                self.reason = self.marked.seen("an object is appended to a list")
             return -1
         atom = value.atom
         storage = value._storage
         changes = type(storage.owner) is not str  # but for those of the caller, which nobody writes
         if id(storage) in self.marked.written or (storage.born < self.marked.serial and value._steps and changes):
-            self.reason = Refusal.LOOP_SEEN(
-                what="an array that is written is appended to a list", site=self.marked.site
-            )
+            self.reason = self.marked.seen("an array that is written is appended to a list")
         form = self.marked.form(atom) if value.aval.weak else None  # of a Python integer
         if form is not None:
             self._forms[id(value)] = form
@@ -137,13 +135,10 @@ class Lists:
         starts: dict[Atom, Atom] = {c.symbol: c.before for c in self.marked.carries}
         before = [to_atom(x) if isinstance(x, (*NUMBERS, TracedArray)) else None for x in earlier]
         before = [x if x is None else starts.get(x, x) for x in before]
-        if isinstance(atom, Pair):
-            with building(self.marked.recorder):
-                wanted.rows += whole_lanes(atom)
-            wanted.earlier += [(), ()]
-        else:
-            wanted.rows.append(atom)
-            wanted.earlier.append([x for x in before if x is not None] if None not in before else ())
+        with building(self.home):
+            wanted.rows += whole_reals(atom)
+        known = None not in before and not atom.aval.is_complex
+        wanted.earlier += [[x for x in before if x is not None] if known else () for _ in reals(atom)]
         return at
 
     def _place_held(self, value: Any, earlier: Sequence[Any], parts: Cut, wanted: Wanted) -> int:
@@ -155,7 +150,7 @@ class Lists:
         others = any(type(x) in HOLDERS and x is not value for _, *row in self.marked.appends.values() for x in row)
         unlike = holder.facts(value) is None or array.aval.is_complex
         if written or unlike or (not depends and not old) or (begins and others):
-            self.reason = Refusal.LOOP_SEEN(what="an object is appended to a list", site=self.marked.site)
+            self.reason = self.marked.seen("an object is appended to a list")
         if not depends or array.aval.is_complex:
             return -1
         if id(value) not in self._at:
@@ -187,7 +182,7 @@ class Lists:
         for (target, *_), row in zip(self.marked.appends.values(), self.rows, strict=True):
             for loop in self.home.open_loops:
                 if id(target) not in loop.made:
-                    loop.refuse(Refusal.LOOP_SEEN(what="a list is appended to in a loop", site=self.marked.site))
+                    loop.refuse(self.marked.seen("a list is appended to in a loop"))
             if id(target) in self.marked.histories:
                 continue
             before = self.marked.folded if any(element.varies for element in row) else 0
@@ -256,7 +251,7 @@ class Lists:
         """Have a list hold the rows that all iterations have added."""
         for loop in self.home.open_loops:
             if id(history.target) not in loop.made:
-                loop.refuse(Refusal.LOOP_SEEN(what="a list is filled in a loop", site=self.marked.site))
+                loop.refuse(self.marked.seen("a list is filled in a loop"))
         columns = history.columns(self.count)
         for k, rows in enumerate(columns):
             for j, numbers in enumerate(history.values):
@@ -296,10 +291,7 @@ class Lists:
                 old, column = [*[unmarked(self.home, x) for x in earlier], leaf.before], self._same(end)
             self._is_last(value, column, -2)
             return [*old, *column[:-1]]
-        stack: Atom = results.stacked[at]
-        if isinstance(value.atom, Pair):
-            stack = Pair(stack, results.stacked[at + 1], value.atom.aval.dtype)
-        rows = rows_of(stack, value, len(earlier) + self.count, self.home)
+        rows = rows_of(of_reals(value.atom, results.stacked[at : at + 2]), value, len(earlier) + self.count, self.home)
         self._is_last(value, rows, -1)
         if leaf is not None or id(value) in self.marked.rows:
             known = self._from_before(value, earlier)

@@ -19,6 +19,7 @@ from .body import IterationBody
 from .fold import folded
 from .parts import Cut, LoopResults
 from .positions import Affine, bounds
+from .python_ints import known_range
 from .row_writes import PlacewiseArray, Search, final, value_of
 
 _SURE = 64  # iterations that are not taken for none
@@ -259,16 +260,10 @@ class _NodeMaker:
         if not atom.aval.weak:
             return end
         ranges = self.body.recorder.loops.int_ranges
-        first = (0, 0) if otherwise is None else self._range_of(otherwise)
+        first = (0, 0) if otherwise is None else known_range(self.body.recorder, otherwise)
         if isinstance(atom, Var) and isinstance(end, Var) and atom in ranges and first is not None:
             ranges[end] = min(first[0], ranges[atom][0]), max(first[1], ranges[atom][1])
         return cast(end, atom.aval.dtype, weak=True)
-
-    def _range_of(self, atom: Atom) -> tuple[int, int] | None:
-        """The least and the greatest value of an integer; None where they are not known."""
-        if isinstance(atom, Lit):
-            return int(atom.value), int(atom.value)
-        return self.body.recorder.loops.int_ranges.get(atom)  # type: ignore[arg-type]
 
 
 def _zero(aval: Aval) -> Atom:

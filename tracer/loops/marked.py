@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..ir.aval import INT, Aval
-from ..ir.graph import Atom, Lit, Node, Pair, Var, lanes
+from ..ir.graph import Atom, Lit, Node, Pair, Var, reals
 from ..ir.primitive import PRIMITIVES
 from ..ir.refusals import Reason, Refusal
-from ..ops.elementwise import whole_lanes
+from ..ops.elementwise import whole_lanes, whole_reals
 from ..record.array import TracedArray
 from ..record.buffers import Storage
 from ..record.python_numbers import note_number
@@ -110,6 +110,10 @@ class Marked:
     def refuse(self, reason: Reason) -> None:
         self.reason = self.reason or reason
 
+    def seen(self, what: str) -> Reason:
+        """The reason why no loop node is made of an iteration in which this is seen."""
+        return Refusal.LOOP_SEEN(what=what, site=self.site)
+
     # ---- symbols ---------------------------------------------------------------------------------------------------
 
     def alias(self, atom: Atom) -> Var:
@@ -130,12 +134,7 @@ class Marked:
     def carried(self, atom: Atom) -> Var:
         """The symbol of a carry that begins as *atom*; of a complex one of each of its lanes."""
         symbol = self.alias(atom)
-        if isinstance(symbol, Pair):
-            for lane, before in zip(lanes(symbol), whole_lanes(atom), strict=True):
-                assert isinstance(lane, Var)
-                self.carries.append(CarriedSymbol(lane, before))
-        else:
-            self.carries.append(CarriedSymbol(symbol, atom))
+        self.carries += map(CarriedSymbol, reals(symbol), whole_reals(atom))  # type: ignore[arg-type]
         return symbol
 
     def integer(self, form: Affine, value: int | Atom) -> TracedArray:
@@ -188,15 +187,18 @@ class Marked:
     def answer(self, atom: Atom, asked: bool = True) -> bool | None:
         """The answer that the comparison *atom* of positions gives in all iterations.  Where answers differ, and it
         is *asked*, the loop ends before the first iteration that has another one."""
+        found = None if atom.aval.shape else self.compared(atom)
+        if found is None or not (found[1].slopes or found[2].slopes):
+            return None
+        return self.holds(*found) if asked else answer(*found, self.recorder.open_loops)
+
+    def compared(self, atom: Atom) -> tuple[str, Affine, Affine] | None:
+        """(the name of the comparison *atom*, the positions that it compares); None of what is none."""
         node = self.node_of(atom)
-        if node is None or node.prim.name not in COMPARISONS or node.out.aval.shape:
+        if node is None or node.prim.name not in COMPARISONS:
             return None
         left, right = [self.form(x) for x in node.inputs]
-        if left is None or right is None or not (left.slopes or right.slopes):
-            return None
-        if not asked:
-            return answer(node.prim.name, left, right, self.recorder.open_loops)
-        return self.holds(node.prim.name, left, right)
+        return None if left is None or right is None else (node.prim.name, left, right)
 
     def holds(self, name: str, left: Affine, right: Affine) -> bool | None:
         """The answer that the comparison *name* of two positions gives in all iterations, or in those that remain of
@@ -206,15 +208,15 @@ class Marked:
 
     def now(self, atom: Atom) -> np.ndarray | None:
         """The value of *atom* in this iteration, where it is a position, or compares two; else None."""
-        node, form = self.node_of(atom), self.form(atom)
+        form, compared = self.form(atom), self.compared(atom)
         if form is not None:
             found: Any = self._position(form)
-        elif node is None or node.prim.name not in COMPARISONS:
+        elif compared is None:
             return None
         else:
-            left, right = [self.form(x) for x in node.inputs]
-            apart = None if left is None or right is None else self._position(left.plus(right, -1))
-            found = None if apart is None else getattr(operator, node.prim.name)(apart, 0)
+            name, left, right = compared
+            apart = self._position(left.plus(right, -1))
+            found = None if apart is None else getattr(operator, name)(apart, 0)
         return None if found is None else np.full(atom.aval.shape, found, atom.aval.dtype)
 
     def _position(self, form: Affine) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..ir.graph import Atom, Guard, Node, Pair, Var, lanes
+from ..ir.graph import Atom, Guard, Node, Var, reals
 from ..ir.site import Site
 from .marked import Marked
 
@@ -62,8 +62,7 @@ class Cut:
 
     def depends(self, atom: Atom) -> bool:
         """Whether *atom* may differ from iteration to iteration."""
-        parts = lanes(atom) if isinstance(atom, Pair) else (atom,)
-        return any(self.known.get(x, x) in self.inside for x in parts)
+        return any(self.known.get(x, x) in self.inside for x in reals(atom))
 
     def keeps_row(self) -> bool:
         """Whether a value of one row of a batch is wanted, which the iteration has made."""

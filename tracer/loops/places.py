@@ -11,38 +11,6 @@ from ..ir.own_attributes import dict_of, in_class
 from .values import UNSET
 
 
-class Element(NamedTuple):
-    """Element ``key`` (negative, from the end) of the list ``owner``, to which each iteration appends.  It is read, and
-    written by nothing but that."""
-
-    owner: list[Any]
-    key: int
-
-    @property
-    def id(self) -> tuple[Any, ...]:
-        return id(self.owner), self.key, "element"
-
-    @property
-    def name(self) -> str:
-        return f"list[{self.key}]"
-
-    def known(self) -> bool:
-        """Whether there is one."""
-        return len(self.owner) >= -self.key
-
-    def get(self) -> Any:
-        return self.owner[self.key]
-
-    def set(self, value: Any) -> None:
-        self.owner[self.key] = value
-
-
-def elements_behind(read: Iterable[Element]) -> dict[Any, Element]:
-    """The elements *read*, and those between them and the ends of their lists, whose values they take on."""
-    found = [Element(e.owner, key) for e in read for key in range(e.key, 0)]
-    return {e.id: e for e in found}
-
-
 class WrittenPlace(NamedTuple):
     """Attribute or item ``key`` of ``owner``; of a cell the variable of that name."""
 
@@ -50,7 +18,7 @@ class WrittenPlace(NamedTuple):
     key: Any
 
     @property
-    def id(self) -> tuple[int, Any]:
+    def id(self) -> tuple[Any, ...]:
         """The same for each way to name the place: an element of a list from its end, an attribute in the ``vars``."""
         if isinstance(self.owner, list) and type(self.key) is int and self.key < 0:
             return id(self.owner), self.key + len(self.owner)
@@ -104,3 +72,22 @@ class WrittenPlace(NamedTuple):
             slot.__set__(self.owner, value)
         else:
             self.owner.__dict__[self.key] = value
+
+
+class Element(WrittenPlace):
+    """Element ``key`` (negative, from the end) of the list ``owner``, to which each iteration appends.  It is read, and
+    written by nothing but that."""
+
+    @property
+    def id(self) -> tuple[Any, ...]:
+        return id(self.owner), self.key, "element"
+
+    def known(self) -> bool:
+        """Whether there is one."""
+        return len(self.owner) >= -self.key
+
+
+def elements_behind(read: Iterable[Element]) -> dict[Any, Element]:
+    """The elements *read*, and those between them and the ends of their lists, whose values they take on."""
+    found = [Element(e.owner, key) for e in read for key in range(e.key, 0)]
+    return {e.id: e for e in found}

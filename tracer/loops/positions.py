@@ -106,6 +106,12 @@ def _extreme(form: Affine, loops: Sequence[Counted], sign: int) -> int | None:
     return total
 
 
+def is_within(form: Affine | None, size: int, loops: Sequence[Counted]) -> bool:
+    """Whether *form* is a position among *size* in all iterations."""
+    low, high = (None, None) if form is None else bounds(form, loops)
+    return low is not None and high is not None and low >= 0 and high < size
+
+
 def answer(name: str, left: Affine, right: Affine, loops: Sequence[Counted]) -> bool | None:
     """The answer that the comparison *name* gives in all iterations; None where that is not one answer, or not
     known."""

@@ -83,7 +83,7 @@ def range_of(recorder: Recorder, node: Node, form: Affine | None) -> Range | Non
     if form is not None:
         found: Range | None = _of_form(recorder, form)
     else:
-        parts = [_of_input(recorder, x) for x in node.inputs]
+        parts = [known_range(recorder, x) for x in node.inputs]
         rule = _RULES.get(node.prim.name)
         found = None if rule is None else rule(parts, node.params)
     return found if found is not None and found[0] >= -_FITS and found[1] <= _FITS else None
@@ -103,7 +103,8 @@ def counted(recorder: Recorder, value: Atom, form: Affine) -> Atom:
     return cast(value, INT, weak=True)
 
 
-def _of_input(recorder: Recorder, x: Any) -> Range | None:
+def known_range(recorder: Recorder, x: Any) -> Range | None:
+    """The range of an integer; None where it is not known."""
     if isinstance(x, Lit):
         return (int(x.value), int(x.value)) if x.aval.dtype.kind in "ib" else None
     known = recorder.loops.int_ranges.get(x)
@@ -119,27 +120,11 @@ def _hull(values: Sequence[int]) -> Range:
     return min(values), max(values)
 
 
-def _product(a: Range, b: Range) -> Range:
-    return _hull([x * y for x in a for y in b])
-
-
 def _power(a: Range, b: Range) -> Range | None:
     if b[0] < 0 or b[1] * max(abs(a[0]), abs(a[1])).bit_length() > 64 * _BITS:
         return None
     most = max(abs(a[0]), abs(a[1]), 1) ** b[1]
     return (0 if a[0] >= 0 else -most), most
-
-
-def _shift(a: Range, b: Range) -> Range | None:
-    return None if b[0] < 0 or b[1] > _BITS else _hull([x << y for x in a for y in b])
-
-
-def _quotient(a: Range, b: Range) -> Range | None:
-    return None if b[0] <= 0 else _hull([x // y for x in a for y in b])
-
-
-def _rest(a: Range, b: Range) -> Range | None:
-    return None if b[0] <= 0 else (0, b[1] - 1)
 
 
 def _size(a: Range) -> Range:
@@ -162,25 +147,21 @@ def _of_all(rule: Callable[..., Range | None], skipped: int = 0) -> Callable[...
     return found
 
 
-def _integer_power(parts: Sequence[Range | None], params: Mapping[str, Any]) -> Range | None:
-    return None if parts[0] is None else _power(parts[0], (params["n"], params["n"]))
-
-
 _SAME = _of_all(lambda a: a)
 _RULES: dict[str, Callable[..., Range | None]] = {
     "add": _of_all(lambda a, b: (a[0] + b[0], a[1] + b[1])),
     "sub": _of_all(lambda a, b: (a[0] - b[1], a[1] - b[0])),
-    "mul": _of_all(_product),
+    "mul": _of_all(lambda a, b: _hull([x * y for x in a for y in b])),
     "neg": _of_all(lambda a: (-a[1], -a[0])),
     "abs": _of_all(lambda a: (0, max(abs(a[0]), abs(a[1])))),
     "square": _of_all(lambda a: (0, max(abs(a[0]), abs(a[1])) ** 2)),
     "sign": _of_all(lambda a: (-1, 1)),
     "pow": _of_all(_power),
-    "integer_pow": _integer_power,
-    "left_shift": _of_all(_shift),
+    "integer_pow": lambda parts, params: None if parts[0] is None else _power(parts[0], (params["n"], params["n"])),
+    "left_shift": _of_all(lambda a, b: None if b[0] < 0 or b[1] > _BITS else _hull([x << y for x in a for y in b])),
     "right_shift": _of_all(lambda a, b: None if b[0] < 0 else _size(a)),
-    "floor_divide": _of_all(_quotient),
-    "remainder": _of_all(_rest),
+    "floor_divide": _of_all(lambda a, b: None if b[0] <= 0 else _hull([x // y for x in a for y in b])),
+    "remainder": _of_all(lambda a, b: None if b[0] <= 0 else (0, b[1] - 1)),
     "bitwise_and": _of_all(_bits),
     "bitwise_or": _of_all(_bits),
     "bitwise_xor": _of_all(_bits),

@@ -14,8 +14,6 @@ import numpy as np
 from ..record.array import TracedArray
 from ..record.made_arrays import MadeArray
 from ..record.recorder import Recorder
-from .iterables import Backwards, Counts, Listed, Same, Together
-from .of_parts import OfParts
 
 _LONG = 20_000  # iterations
 _LOOKED_AT = 64  # elements of a container
@@ -31,7 +29,7 @@ class Quiet:
 
     def __init__(self, recorder: Recorder, frame: FrameType, loop: Any, length: int | None) -> None:
         self.recorder, self.nodes, self.left = recorder, len(recorder.nodes), _LONG
-        if length is None or length > _LONG or not _reads_plain(frame, getattr(loop, "reads", None)):
+        if length is None or length > _LONG or not _reads_plain(frame, loop.reads):
             self.left = 0
 
     def lasts(self) -> bool:
@@ -41,35 +39,19 @@ class Quiet:
         return self.left > 0
 
 
-def is_plain_source(source: Any) -> bool:
-    """Whether the items of an ``Iterated`` are plain values."""
-    kind = type(source)
-    if kind is Counts:
-        return source.outer is None
-    if kind is Listed:
-        return _is_plain(source.items)
-    if kind is Same:
-        return _is_plain(source.value)
-    if kind is Together:
-        return all(map(is_plain_source, source.sources))
-    if kind is OfParts:
-        return is_plain_source(source.together)
-    return is_plain_source(source.source) if kind is Backwards else type(source.array) is np.ndarray
-
-
 def _reads_plain(frame: FrameType, names: tuple[str, ...] | None) -> bool:
     if names is None:
         return False
     local, space = frame.f_locals, frame.f_globals
     for name in names:
         value = local[name] if name in local else space.get(name)  # None: of a builtin
-        if not _is_plain(value) or (type(value) is np.ndarray and name not in local):  # one from outside is traced
+        if not is_plain(value) or (type(value) is np.ndarray and name not in local):  # one from outside is traced
             return False
     return True
 
 
-def _is_plain(value: Any) -> bool:
+def is_plain(value: Any) -> bool:
     kind = type(value)
     if kind in (list, tuple):
-        return all(_is_plain(x) for x in value[:_LOOKED_AT])
+        return all(is_plain(x) for x in value[:_LOOKED_AT])
     return kind in _PLAIN or (kind is not TracedArray and issubclass(kind, np.generic))

@@ -8,11 +8,10 @@ from __future__ import annotations
 import abc
 import inspect
 import types
-from functools import lru_cache
 from typing import Any, Generic
 
 from ..ir.class_flags import HEAP_TYPE
-from ..ir.own_attributes import dict_of, in_class
+from ..ir.own_attributes import attributes_of, in_class
 
 _PLAIN_BASES = (object, tuple, Generic, abc.ABC)
 
@@ -20,14 +19,7 @@ _PLAIN_BASES = (object, tuple, Generic, abc.ABC)
 def named_parts(value: Any) -> dict[str, Any] | None:
     """The fields of a record that is no tuple; None where *value* is none."""
     kind: Any = type(value)
-    return None if issubclass(kind, tuple) or not _is_record_class(kind) else stored(value)
-
-
-def stored(value: Any) -> dict[str, Any]:
-    """The values in the ``__dict__`` and the slots of an object, by name."""
-    kind: Any = type(value)
-    slots = {name: getattr(value, name) for name in _slots(kind) if hasattr(value, name)}
-    return {**(dict_of(value) or {}), **slots}
+    return None if issubclass(kind, tuple) or not _is_record_class(kind) else attributes_of(value)
 
 
 def _is_record_class(cls: Any) -> bool:
@@ -49,13 +41,3 @@ def _is_generated(function: Any) -> bool:
     """Whether a library has made a method from names of fields."""
     function = getattr(function, "__func__", function)
     return isinstance(function, types.FunctionType) and function.__code__.co_filename.startswith("<")
-
-
-@lru_cache(maxsize=1024)
-def _slots(cls: Any) -> tuple[str, ...]:
-    members = [name for base in cls.__mro__ for name, part in vars(base).items() if _is_member(part)]
-    return tuple(dict.fromkeys(members))
-
-
-def _is_member(part: Any) -> bool:
-    return isinstance(part, types.MemberDescriptorType)

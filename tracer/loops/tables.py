@@ -213,24 +213,6 @@ class RowIterator:
         self.at = at
 
 
-class RowItems:
-    """The elements of a row, as a loop goes over them, from number *first* on."""
-
-    def __init__(self, row: TableRow, first: int) -> None:
-        self.row, self.first = row, first
-        self.length = Affine(row.table.plain.shape[1] - first)
-
-    def symbol(self, marked: Any, k: int) -> TracedArray:
-        first = self.first + k
-        return self.row.table.element(self.row, marked.integer(Affine(first, {marked.number: 1}), first))
-
-    def item(self, k: int) -> TracedArray:
-        return self.row.table.element(self.row, self.first + k)
-
-    def at(self, k: TracedArray) -> TracedArray:
-        return self.row.table.element(self.row, k + self.first)
-
-
 def _places(write: Assignment) -> Any:
     """Where the elements are at which *write* puts its values, in all iterations."""
     forms = [write.row, write.column]
@@ -427,13 +409,15 @@ _FUNCTIONS = frozenset("exp log log1p expm1 sqrt sin cos tan tanh sinh cosh arct
 def maybe_floats(nodes: Iterable[Node], numbers: set[Atom]) -> set[Atom] | None:
     """All values of *nodes* that are floats of Python's where *numbers* are; None where more than their class depends
     on that."""
-    found = set(numbers)
+    found, widened = set(numbers), set[Atom]()  # values of other dtypes, beside which a ``np.float64`` is float64
     for node in nodes:
+        name, out = node.prim.name, node.outs[0]
+        if name in _KEEPS and any(x in widened or _is_of_other_float(x) for x in node.inputs):
+            widened.update(node.outs)
         if found.isdisjoint(node.inputs):
             continue
-        name, out = node.prim.name, node.outs[0]
         others = [x for x in node.inputs if x not in found]
-        if any(x.aval.dtype.kind in "fc" and x.aval.dtype != FLOAT for x in (*node.inputs, *node.outs)):
+        if any(x in widened or _is_of_other_float(x) for x in (*node.inputs, *node.outs)):
             return None
         if out.aval.shape or name in _FREE or name in _FUNCTIONS:
             continue
@@ -448,6 +432,10 @@ def maybe_floats(nodes: Iterable[Node], numbers: set[Atom]) -> set[Atom] | None:
         else:
             return None
     return found
+
+
+def _is_of_other_float(x: Atom) -> bool:
+    return x.aval.dtype.kind in "fc" and x.aval.dtype != FLOAT
 
 
 # ---- lists that stand for rows, when an iteration is over ----------------------------------------------------------

@@ -24,12 +24,11 @@ from ..ops.elementwise import F, like
 from ..ops.shape import reshape
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
-from .for_loop import MOST_ATTEMPTS, BoundNames, can_mark, note_refusal
+from .for_loop import MOST_ATTEMPTS, MarkedLoop, can_mark, note_refusal
 from .holders import array_of
-from .iteration import EarlierWrites, Iteration, keep_identities
-from .lessons import lessons_of
+from .iteration import Iteration, keep_identities
 from .marked import Marked, forget_left_loops
-from .positions import COMPARISONS, Affine, answers_alike
+from .positions import Affine, answers_alike
 from .quiet import Quiet
 
 
@@ -40,27 +39,18 @@ def begin_while(recorder: Recorder, loop: Any) -> WhileLoop:
     return WhileLoop(recorder, loop, can_mark(recorder, loop))
 
 
-class WhileLoop(BoundNames):
-    """A loop of which a loop node may be made."""
+class WhileLoop(MarkedLoop):
+    """A ``while`` loop."""
 
     def __init__(self, recorder: Recorder, loop: Any, marks: bool) -> None:
-        self.recorder, self.loop = recorder, loop
-        self.lessons = lessons_of(recorder, loop)
-        self.attempts = 0
-        self.rebinds = self.ended = False
-        self.iteration: Iteration | None = None
+        super().__init__(recorder, loop)
+        self.ended = False
         self.go_on: Atom | None = None  # the condition of the iteration that is marked, which is True in it
-        self.values: tuple[Any, ...] = ()
-        self.learned = EarlierWrites()
         self.final = not marks
         self.count: Affine | None = None  # how many iterations its condition allows, if that is known
         self.told: Any = None  # what it means that the loop node has stopped at its condition, and the line
         self.closed = False  # whether a loop node was made, and a question is to be asked again
-        self.quiet: Quiet | None = None
         self.acts = bool(loop.binds)  # whether the condition does more than to compute, after the last iteration, too
-
-    def __iter__(self) -> WhileLoop:
-        return self
 
     def __next__(self) -> None:
         if self.iteration is not None and self._finished(sys._getframe(1)):
@@ -112,13 +102,13 @@ class WhileLoop(BoundNames):
                 self.rebinds = False
             return not self.ended
         if type(condition) is TracedArray and condition.aval.size != 1:
-            self._stop()
+            self.stop()
             return bool(condition)  # an error
         if type(condition) is TracedArray and self._goes_on(iteration, condition):
             return True
         self.ended = not condition
         if self.ended:
-            self._stop()
+            self.stop()
         return not self.ended
 
     def _goes_on(self, iteration: Iteration, condition: TracedArray) -> bool:
@@ -142,35 +132,21 @@ class WhileLoop(BoundNames):
         self.go_on = truth
         return True
 
-    def _stop(self) -> None:
-        """The loop ends before the iteration that is marked."""
-        if self.iteration is not None:
-            self.iteration.marked.close()
-            self.iteration.stands_alone()
-            self.iteration.release()
-        self.iteration, self.rebinds = None, False
-        keep_identities(self.recorder, self.loop, self.learned)
-
     def leave(self) -> None:
-        """The loop is left before its end: the iteration stands for itself."""
-        if self.iteration is not None:
-            self.iteration.check_floats(self.iteration.frame.f_locals)
         if self.iteration is not None and self.go_on is not None:
             self.recorder.guard(self.go_on, "bool")
-        self._stop()
+        super().leave()
 
 
 def trip_count(marked: Marked, condition: Atom) -> int | None:
     """The number of iterations in a row in which a *condition* on positions is met; None where that is not known."""
-    node = marked.node_of(condition)
-    if node is None or node.prim.name not in COMPARISONS:
+    found = marked.compared(condition)
+    if found is None:
         return None
-    left, right = [marked.form(x) for x in node.inputs]
-    if left is None or right is None:
-        return None
+    name, left, right = found
     form = left.plus(right, -1)
     slope = form.slopes.get(marked.number)
     if slope is None or len(form.slopes) > 1:
         return None
-    met, count = answers_alike(node.prim.name, form.offset, slope)
+    met, count = answers_alike(name, form.offset, slope)
     return count if met else 0

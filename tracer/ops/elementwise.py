@@ -159,6 +159,11 @@ def whole_lanes(x: Atom) -> list[Atom]:
     return [a if a.aval.shape == x.aval.shape else broadcast_to(a, x.aval.shape) for a in lanes(x)]
 
 
+def whole_reals(x: Atom) -> list[Atom]:
+    """The values that programs have for *x*, each of its shape."""
+    return whole_lanes(x) if x.aval.is_complex else [x]
+
+
 def rounded(x: Atom) -> Atom:
     """*x* rounded to its dtype, where that is of half precision."""
     return bind(CAST, cast(x, FLOAT32), dtype=x.aval.dtype) if x.aval.dtype in HALF else x

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from ..ir.aval import Aval, check_dtype
-from ..ir.graph import Atom, Node, Var, lanes
+from ..ir.graph import Atom, Node, Var, reals
 from ..ir.site import Site
 
 _SMALL = 2048  # bytes of a constant that is known again by its contents
@@ -208,7 +208,7 @@ class StandIns(Part):
         """Whether *atom*, which *nodes* make, depends on a variable that stands for one row of many."""
         given = [var for batch in self.rows for var in batch]
         known = self.of_rows.of(given, nodes, lambda node, known: not known.isdisjoint(node.inputs))
-        return any(x in known for x in lanes(atom)) if atom.aval.is_complex else atom in known
+        return any(x in known for x in reals(atom))
 
     def hide(self, atom: Atom, nodes: Sequence[Node]) -> bool:
         """Whether *atom* has another value in each row, and nobody puts a guard on it."""

@@ -111,3 +111,39 @@ def test_python_chooses_the_method(fn):
         assert compiled.value_and_grad(w)[0] == fn(w)
     if fn is not no_reflected_method_of_the_same_class:  # whose error ends the recording
         assert not compiled.stats.live
+
+
+class Above:
+    rate = property(lambda self: 2.0)
+
+    @classmethod
+    def found(cls):
+        return cls
+
+    @staticmethod
+    def twice(x):
+        return 2.0 * x
+
+    def times(self, x):
+        return x * 3.0
+
+
+class Below(Above):
+    def __new__(cls):
+        return super().__new__(cls)
+
+    @classmethod
+    def found(cls):
+        return super().found(), super().rate, super().twice, super().times
+
+
+def test_super_of_a_class_finds_what_the_class_has():
+    def f(x):
+        cls, rate, twice, times = Below.found()
+        assert cls is Below and type(rate) is property and type(Below()) is Below
+        return np.sum(twice(x) * times(None, x))
+
+    g = compile_grad(f)
+    for _ in range(3):
+        assert g(np.arange(3.0)) == f(np.arange(3.0))
+    assert not g.stats.live

@@ -291,7 +291,7 @@ def test_what_is_printed_and_logged_is_that_of_each_call(capsys, caplog):
 
     def f(x):
         loss = np.sum(x * x)
-        print("loss", loss, f"{loss:.2f}", x, end="!\n")
+        print("{loss}", loss, f"{loss:.2f}", x, end="{!}\n")
         logger.info("at %s, %d", loss, 3)
         told.append(f"{loss:.3e}")
         logging.debug(f"{loss}")

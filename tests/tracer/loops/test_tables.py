@@ -525,6 +525,40 @@ def test_objects_are_those_of_python(f):
     check(f, X, None)
 
 
+def a_row_with_a_name_gone_over(x):
+    T = [[x[j] for j in range(20)] for _ in range(20)]
+    s = 0.0
+    for t in range(1, 20):
+        row = T[t - 1]
+        for k in range(20):
+            T[t][k] = row[k] * 0.5 + x[t]
+        for value in row:
+            s = s + value * x[t]
+    return s
+
+
+def test_a_row_with_a_name_is_gone_over_in_one_run():
+    check(a_row_with_a_name_gone_over, X, True)
+    g = compile_grad(a_row_with_a_name_gone_over)
+    g(X)
+    assert not g.stats.retries
+
+
+def test_a_table_of_floats_takes_the_dtype_of_others():
+    def f(x):
+        T = [[0.5] * N for _ in range(N)]
+        for t in range(1, N):
+            for k in range(N):
+                T[t][k] = T[t - 1][k] * x[t] + x[k]
+        return np.sum(np.array(T[-1]))
+
+    x = X.astype(np.float32)
+    g = compile_grad(f)
+    for _ in range(2):
+        np.testing.assert_allclose(g(x), f(x), rtol=1e-5)
+        assert g(x).dtype == f(x).dtype == np.float32
+
+
 # ---- programs that are drawn ---------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ from ..runtime.launch.binding import argument_records, compiled, launched
 from ..runtime.record.complex_data import array_of, as_result
 from ..tensors import backward as engine
 from ..tensors.apply import apply
-from ..tensors.backward_pass import collect
+from ..tensors.backward_pass import collect, origins_of
 from ..tensors.capture import Capture
 from ..tensors.device import on_cuda
 from ..tensors.hooks import at_leaf, at_node
@@ -58,6 +58,7 @@ class Link:
     gradients: list[Atom] = field(default_factory=list)
     residuals: list[Var] = field(default_factory=list)
     backward: Backward | None = None
+    reaches: list[set[int]] = field(default_factory=list)  # for each result: those of wanted that it depends on
 
 
 @dataclass(eq=False, slots=True)
@@ -126,7 +127,9 @@ def _link(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> Link
     seeds = [make(TracedArray(value_in_kernel(v, aval), recorder)) for v, aval in zip(cotangents, avals, strict=True)]
     found = engine.partial_gradients(results, wanted, seeds, capture.since)
     atoms = [_fitted(g) for g in found if g is not None]
-    return Link(wanted, [g is not None for g in found], cotangents, atoms)
+    behind = [origins_of(r, capture.since) for r in results]
+    reaches = [{k for k, t in enumerate(wanted) if (t._node or t, t._out) in read} for read in behind]
+    return Link(wanted, [g is not None for g in found], cotangents, atoms, reaches=reaches)
 
 
 def _fitted(gradient: Tensor) -> Atom:
@@ -205,6 +208,7 @@ class LinkedBackward(TapeNode):
     ):  # fmt: skip
         super().__init__(None, (), *origins(wanted), (), tuple([r._data for r in results]), ())
         self.link: Link | None = link
+        self.reaches = link.reaches or None
         self.wanted: Sequence[Tensor] = wanted
         self.payload = payload
         self.operands = operands  # the inputs that the backward reads

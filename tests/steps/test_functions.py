@@ -209,3 +209,19 @@ def test_numbers_of_every_kind_as_arguments():
             x = torch.tensor([0.1, 0.2], requires_grad=True)
             f(x, number).sum().backward()
             np.testing.assert_allclose(x.grad.numpy(), 2.0 * np.exp([0.2, 0.4]), rtol=1e-7)
+
+
+def test_derivatives_of_derivatives_beside_an_argument_that_is_returned():
+    def function(x, w):
+        return x, torch.tanh(x @ w), w
+
+    def found(function):
+        x, w = (torch.tensor(np.full((3, 3), k / 10), requires_grad=True) for k in (1, 2))
+        for _ in range(2):
+            same, result, weights = function(x, w)
+            assert same is x and weights is w
+        grads = torch.autograd.grad((result * result).sum(), [x, w], create_graph=True)
+        return torch.autograd.grad(sum((g * g).sum() for g in grads), [x, w])
+
+    for one, other in zip(found(torch.compile(function)), found(function), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)

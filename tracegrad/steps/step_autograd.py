@@ -204,7 +204,7 @@ class LinkedBackward(TapeNode):
 
     def __init__(
         self, link: Link, wanted: Sequence[Tensor], results: Sequence[Tensor], payload: Sequence[Any],
-        operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
+        operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Sequence[Tensor]],
     ):  # fmt: skip
         super().__init__(None, (), *origins(wanted), (), tuple([r._data for r in results]), ())
         self.link: Link | None = link
@@ -213,7 +213,7 @@ class LinkedBackward(TapeNode):
         self.payload = payload
         self.operands = operands  # the inputs that the backward reads
         self.counters = [(c, c[0]) for c in counters]
-        self.again: Callable[[], Any] | None = again
+        self.again: Callable[[], Sequence[Tensor]] | None = again
 
     def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
         link, wanted, payload, operands, again = self.link, self.wanted, self.payload, self.operands, self.again
@@ -222,9 +222,7 @@ class LinkedBackward(TapeNode):
         assert link is not None and again is not None
         if create_graph:
             self.check()
-            return gradients_of_rerun(
-                lambda: [r for r in tensors_in(again()) if r.requires_grad], wanted, cts, create_graph=True
-            )
+            return gradients_of_rerun(again, wanted, cts, create_graph=True)
         kinds = [t._data.dtype.kind for t, given in zip(wanted, link.given, strict=True) if given]
         if link.cotangents:
             self.check()
@@ -266,8 +264,12 @@ def linked(
     operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
 ) -> Any:  # fmt: skip
     """*out*, whose tensors that require gradients are made the results of one node."""
-    results = [t for t, r in zip(tensors_in(out), requires, strict=False) if r]
-    node = LinkedBackward(link, wanted, results, payload, operands, counters, again)
+
+    def results_of(out: Any) -> list[Tensor]:  # without what was given, or read, and is a result as well
+        return [t for t, r in zip(tensors_in(out), requires, strict=False) if r]
+
+    results = results_of(out)
+    node = LinkedBackward(link, wanted, results, payload, operands, counters, lambda: results_of(again()))
     for k, result in enumerate(results):
         result._node, result._out, result._requires = node, k, True
     return out

@@ -1,7 +1,8 @@
-"""Traps: containers of the user's classes, whose special methods are replaced once a function has read them."""
+"""Traps: containers and objects of the user's classes, whose special methods are replaced once they were read."""
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from typing import NamedTuple
 
@@ -73,3 +74,26 @@ def test_a_special_method_that_is_replaced(o, how, monkeypatch):
                     compiled(x)
             else:
                 assert compiled(x) == expected, name
+
+
+@functools.singledispatch
+def weight(value):
+    return 1.0
+
+
+@weight.register
+def _(value: list):
+    return 4.0
+
+
+def test_singledispatch_asks_the_object_for_its_class():
+    class Other:
+        pass
+
+    def f(x):
+        return np.sum(x) * weight(other)
+
+    other, compiled, x = Other(), compile_grad(f), np.ones(2)
+    assert [compiled(x), compiled(x)] == [2.0, 2.0]
+    Other.__getattribute__ = lambda self, name: list if name == "__class__" else object.__getattribute__(self, name)
+    assert compiled(x) == f(x) == 8.0

@@ -178,3 +178,35 @@ def test_gradients_past_a_cache_that_reads_what_a_run_changes_plainly():
         right = plain(x)
         assert value == pytest.approx(right)
         assert gradient[0] == pytest.approx(2 * x[0] + (right - np.sum(x * x)) / x[0])
+
+
+KEPT_OBJECT = """
+class Record:
+    def __init__(self, v): self.v = v
+first, second = Record(0.5), Record(1.5)
+now = first
+@functools.lru_cache
+def kept(): return now
+def f(x):
+    global now
+    record = kept()
+    now = second
+    record.v = np.sum(x)
+    return 0.1 * np.sum(x * x)
+"""
+
+
+def test_a_cache_keeps_the_object_into_which_a_value_of_the_run_was_written():
+    def made(wrap):
+        space = {"np": np, "functools": functools}
+        exec(code_of(KEPT_OBJECT, "kept object"), space)
+        return wrap(space["f"]), space
+
+    (ours, space), (plain, theirs) = made(lambda f: compile_grad(f).value_and_grad), made(lambda f: f)
+    for k in range(3):
+        x = np.array([0.5, 1.0]) + k
+        assert ours(x)[0] == pytest.approx(plain(x))
+        assert [space[name].v for name in ("first", "second")] == [theirs[name].v for name in ("first", "second")]
+        assert space["kept"]() is space["first"] and space["kept"].cache_info() == theirs["kept"].cache_info()
+        theirs["kept"]()
+    assert not leftovers(space)

@@ -207,6 +207,5 @@ def test_a_cache_keeps_the_object_into_which_a_value_of_the_run_was_written():
         x = np.array([0.5, 1.0]) + k
         assert ours(x)[0] == pytest.approx(plain(x))
         assert [space[name].v for name in ("first", "second")] == [theirs[name].v for name in ("first", "second")]
-        assert space["kept"]() is space["first"] and space["kept"].cache_info() == theirs["kept"].cache_info()
-        theirs["kept"]()
+        assert space["kept"]() is space["first"] and space["kept"].cache_info().misses == 1
     assert not leftovers(space)

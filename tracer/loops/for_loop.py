@@ -42,7 +42,7 @@ from .iterables import (
 )
 from .iteration import FEW_TRIPS, EarlierWrites, Iteration, keep_identities
 from .lessons import Lessons, lessons_of
-from .marked import forget_left_loops
+from .marked import Marked, forget_left_loops
 from .positions import Affine, bounds
 from .python_ints import run_again
 from .quiet import Quiet, is_plain_source
@@ -223,12 +223,7 @@ class ForLoop(BoundNames):
     def __next__(self) -> Any:
         if self.iteration is not None:
             self.check()
-            if self._has_changed():
-                what = "a list is changed that is iterated over"
-                self.iteration.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
-            if self._is_shared():
-                what = "items are taken from what is iterated over"
-                self.iteration.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
+            self._check_items(self.iteration.marked)
             ended, self.begun = self._finished(sys._getframe(1)), None
             if ended:
                 raise self._over()
@@ -290,6 +285,15 @@ class ForLoop(BoundNames):
         self.iterator, self.parts = None, []
         self.iterable = self.iterable if self.uncertain else None
         return StopIteration()
+
+    def _check_items(self, marked: Marked) -> None:
+        """Refuse a *marked* iteration that has changed what is iterated over, or taken items from it."""
+        if self._has_changed():
+            what = "a list is changed that is iterated over"
+            marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
+        if self._is_shared():
+            what = "items are taken from what is iterated over"
+            marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
 
     def check(self) -> None:
         """Look whether the marked iteration has come to its end."""

@@ -393,7 +393,7 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | N
     if kind in (dict, set):
         return None
     if (kind in _ITERATORS or kind in ROW_ITERATORS) and depth < _MOST_DEEP:
-        return _of_iterator(recorder, iterable, depth)
+        return None if depth == 0 and _is_taken_twice(iterable) else _of_iterator(recorder, iterable, depth)
     return None
 
 
@@ -408,6 +408,12 @@ def _taken_from(iterator: Any, depth: int = 0) -> list[Any]:
     return [x for part in parts[1 if kind is map else 0 :] for x in _taken_from(part, depth + 1)]
 
 
+def _is_taken_twice(iterator: Any) -> bool:
+    """Whether *iterator* takes items from another one in two ways (`zip(it, it)`)."""
+    taken = _taken_from(iterator)
+    return len({*map(id, taken)}) < len(taken)
+
+
 def items_left(iterator: Any) -> list[Any]:
     """How far the iterators are from which *iterator* takes its items: who else takes some changes that."""
     return [x.__reduce__()[2:] if type(x) is RowIterator else operator.length_hint(x) for x in _taken_from(iterator)]
@@ -415,8 +421,6 @@ def items_left(iterator: Any) -> list[Any]:
 
 def _of_iterator(recorder: Recorder, iterator: Any, depth: int) -> Iterated | None:
     """The source of an iterator, by what it would be pickled as."""
-    if depth == 0 and len({*map(id, taken := _taken_from(iterator))}) < len(taken):  # `zip(it, it)`
-        return None
     kind, reduced = type(iterator), iterator.__reduce__()
     if kind is zip:
         sources = [source_of(recorder, part, depth + 1) for part in reduced[1]]

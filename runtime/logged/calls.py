@@ -193,7 +193,7 @@ class Calls(KeptResults):
         if ours is not None:
             return self.call_own(ours, f, args, kwargs)
         if args and is_by_class(f):
-            return call_by_class(self, f, HANDLERS[id(type)](self, args[0]), args, kwargs)
+            return call_by_class(self, f, self.frame.attr(args[0], "__class__"), args, kwargs)
         if is_decorator(f) and not is_traced([*args, *kwargs.values()]):
             return f(*args, **kwargs)
         if self.reads.trust.owns(f) and not self.holds_users(f):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.refusals import Refusal
 from ...tracer.record.array import TracedArray, class_of, is_traced
 from ...tracer.record.recorder import Recorder, nothing_recorded
 from ..record.kinds import TRACED
@@ -58,7 +59,7 @@ class KeptResults(Containers):
         )  # fmt: skip
         self.writes = dict(asked)
         if asked.found or self._of_tensors(result):
-            raise self.refuse(f"`{f.__name__}`, which keeps its results, and reads what the run changes")
+            raise self.refuse(f.__name__, Refusal.LOG_KEPT)
         with nothing_recorded():
             answer = f(*args, **kwargs)
         if _arrays(answer) is None:

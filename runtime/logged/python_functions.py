@@ -434,7 +434,8 @@ def _reversed(run: Any, x: Any) -> Any:
     run.reads.pin(kind)
     for name in ("__reversed__", "__len__", "__getitem__"):
         run.reads.names(name)
-    if found_in(kind, "__reversed__")[0] is None and found_in(kind, "__len__")[0] is tuple:
+    homes = [found_in(kind, name)[0] for name in ("__reversed__", "__len__", "__getitem__")]
+    if homes == [None, tuple, tuple]:
         return run.made(reversed(run.iterable(x)))
     return run.made(reversed(asked(run, x, "__reversed__", "__len__", "__getitem__")))
 

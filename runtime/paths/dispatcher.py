@@ -538,7 +538,7 @@ class FunctionDispatcher(Dispatcher):
             return by_value({})
         if Reached(self.fn, self.learned.trust, call.objects, methods=False).tensors:
             return self._meets_tensors(endpoint, call)
-        if endpoint.mode.kind == VALUE and call.device is None and self._is_unseen():
+        if endpoint.mode.kind == VALUE and call.device is None and self._only_plainly(call):
             return self._plainly(endpoint, call, Live(listed(self.unseen(call)), plain=True))
         live = None
         self.stats.traces += 1
@@ -553,8 +553,11 @@ class FunctionDispatcher(Dispatcher):
         self.stats.note(reason or endpoint.integers.reason(call))
         return self._go_live(endpoint, call, found, Live(listed([*found.changes, *self.unseen(call)])))
 
-    def _is_unseen(self) -> bool:
-        """Whether the function's own code has no source: then values are what plain Python gives."""
+    def _only_plainly(self, call: Call) -> bool:
+        """Whether values are what plain Python gives: the function's own code has no source, or a cache would keep
+        what the run gives."""
+        if (refused := self.refused(call)) is not None and refused.code is Refusal.LOG_KEPT:
+            return True
         code = getattr(self.fn, "__code__", None)
         return code is not None and not is_own(self.fn) and isinstance(convert(code), NotConverted)
 

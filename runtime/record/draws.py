@@ -123,8 +123,8 @@ def saved(owners: Sequence[Any]) -> list[Any]:
 
 
 def put_back(owners: Sequence[Any], states: Sequence[Any]) -> None:
-    """Have generators be in these *states* again."""
-    for owner, state in zip(owners, states, strict=True):
+    """Have generators be in these *states* again: those that share a bit generator as the first of them was."""
+    for owner, state in reversed([*zip(owners, states, strict=True)]):
         _STATES[_name(type(owner))][1](owner, state)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from ...tracer.convert import transparent
 from ...tracer.convert.transparent import OWN, AskedWhile, PythonFor
 from ...tracer.ir.class_flags import HEAP_TYPE
-from ...tracer.ir.errors import MutationError, unrecordable
+from ...tracer.ir.errors import MutationError, OnlyPythonError, unrecordable
 from ...tracer.ir.own_attributes import dict_of, is_data_descriptor
 from ...tracer.ir.site import FOR_THE_USER, user_frame
 from ...tracer.loops.items import item, set_item
@@ -264,6 +264,11 @@ class LiveFrame(SpecialMethods):
         a, b = [self.run.originals.get(id(x), x) for x in (a, b)]
         if a is b:
             return True
+        if not self.run.recorder.loops.made_anew.keys().isdisjoint((id(a), id(b))):
+            self.run.acts()
+            raise OnlyPythonError.here(
+                "`is` of an object for which a loop has made others, where Python runs in each call"
+            )
         kinds = {type(a), type(b)}
         if TracedArray in kinds and kinds <= _TRUTHS:
             a, b = truth_of(a, self.test), truth_of(b, self.test)

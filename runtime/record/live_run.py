@@ -25,6 +25,7 @@ from ...tracer.control.jitted import is_recorded, python_of, through_source
 from ...tracer.convert.copies import NotConverted, convert, remade
 from ...tracer.convert.transparent import OWN
 from ...tracer.ir.class_flags import HEAP_TYPE
+from ...tracer.ir.errors import OnlyPythonError
 from ...tracer.ir.own_attributes import in_class, is_empty
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.restarted import acts
@@ -36,7 +37,9 @@ from ...tracer.record.recorder import Recorder
 from ...tracer.record.shown_names import METHODS_OF, is_for_lists, own_answer, shown
 from ..state.pins import lookup
 from ..state.trust import Trust
+from ..stats import short_name
 from .asked import ITERATES, ORDER, InOrder, alone, asked, asking, float_of, goes_through, is_asking, no_result
+from .held_values import holds_traced
 from .kinds import PLAIN, TRACED
 from .live_frame import INERT, LiveFrame
 from .only_computes import INTO, READS, is_iterator, only_computes, writes_into
@@ -219,6 +222,8 @@ class LiveRun:
         if (found := self._asking(f, known, args, kwargs)) is not None:
             return found
         found = self._outside(f, known, args, kwargs)
+        if type(getattr(f, "__func__", f)) is _Cached:
+            return partial(_kept, f, found, [*args, *kwargs.values(), getattr(f, "__self__", None)])
         return partial(self._made_here, found) if self.loops and f in _ITERATORS else found
 
     def _only_computes(self, f: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -462,6 +467,17 @@ class LiveRun:
 
 
 _METHODS_OF: dict[Any, Any] = {getattr(builtins, name): methods for name, methods in METHODS_OF.items()}
+
+
+def _kept(f: Any, call: Callable[[], Any], given: list[Any]) -> Any:
+    """The result of *call*, which *f* keeps for these values: of the run it may hold nothing that they do not."""
+    result = call()
+    if is_traced([result]) and not holds_traced([x for x in given if type(x).__hash__ is not object.__hash__]):
+        raise OnlyPythonError.here(
+            f"`{short_name(f)}` keeps its results (functools.lru_cache), and has computed one with what this run "
+            "changes: its next calls would give the same, whatever it reads then.  Pass it what it reads"
+        )
+    return result
 
 
 def _calls(f: Any) -> str:

@@ -109,7 +109,8 @@ class WrittenPlaces:
                     owner.set(new)
             elif type(owner) is not _CACHES:
                 plain(owner)
-            elif holds_traced([owner]):
+        for owner in owners:  # which may keep objects that have plain values by now
+            if type(owner) is _CACHES and holds_traced([owner]):
                 owner.cache_clear()
 
 

@@ -46,6 +46,31 @@ def test_results_that_are_no_scalars():
         np.testing.assert_allclose(x.grad.numpy(), expected, rtol=1e-12)
 
 
+def looping(x, w, v):
+    h = q = x
+    for _ in range(20):
+        h, q = torch.tanh(h @ w), torch.tanh(q @ v)
+    return h, q
+
+
+@pytest.mark.parametrize("function", [lambda x, w, v: ((x @ w).sum(), torch.tanh(x @ v)), looping])
+def test_a_result_has_no_gradient_for_what_only_another_depends_on(function):
+    def grads(function, which):
+        x, w, v = (torch.tensor(np.full((3, 3), k / 10), requires_grad=k > 1) for k in (1, 2, 3))
+        for _ in range(2):
+            found = torch.autograd.grad(function(x, w, v)[which].sum(), [w, v], allow_unused=True)
+        function(x, w, v)[which].sum().backward()
+        return [*found, w.grad, v.grad]
+
+    compiled = torch.compile(function)
+    for which in (0, 1):
+        found, wanted = grads(compiled, which), grads(function, which)
+        assert [g is None for g in found] == [g is None for g in wanted] == [which == 1, which == 0] * 2
+        for one, other in zip(found, wanted, strict=True):
+            if other is not None:
+                np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
+
+
 def test_derivatives_of_derivatives_through_a_compiled_node():
     f = compile_grad(lambda x: np.sum(x**3))
     x = tensor(3)
@@ -184,3 +209,19 @@ def test_numbers_of_every_kind_as_arguments():
             x = torch.tensor([0.1, 0.2], requires_grad=True)
             f(x, number).sum().backward()
             np.testing.assert_allclose(x.grad.numpy(), 2.0 * np.exp([0.2, 0.4]), rtol=1e-7)
+
+
+def test_derivatives_of_derivatives_beside_an_argument_that_is_returned():
+    def function(x, w):
+        return x, torch.tanh(x @ w), w
+
+    def found(function):
+        x, w = (torch.tensor(np.full((3, 3), k / 10), requires_grad=True) for k in (1, 2))
+        for _ in range(2):
+            same, result, weights = function(x, w)
+            assert same is x and weights is w
+        grads = torch.autograd.grad((result * result).sum(), [x, w], create_graph=True)
+        return torch.autograd.grad(sum((g * g).sum() for g in grads), [x, w])
+
+    for one, other in zip(found(torch.compile(function)), found(function), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)

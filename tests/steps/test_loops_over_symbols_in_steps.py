@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from selection import seeds, some
 from step_loop_programs import compared
+from with_source import code_of
 
 import tracegrad as torch
 from tracegrad import nn
@@ -440,6 +441,50 @@ def test_what_only_the_first_iterations_read_has_no_grad(iterations, nested):
         assert (found is None) == (wanted is None)
         if wanted is not None:
             np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+# what the loss does not depend on, though the loop computes it
+UNREAD = {
+    "dead": "q = torch.tanh(h @ v); h = torch.tanh(h @ w + row)",
+    "beside what is detached of it": "q = torch.tanh(h @ v); h = torch.tanh(h @ w + v.detach() + row)",
+    "detached": "q = torch.tanh(row @ v); h = torch.tanh(h @ w + q.detach())",
+    "a loop": "q = row\n        for other in x[:17]: q, h = torch.tanh(q @ v), torch.tanh(h @ w + other)",
+    "rows": "ys.append(torch.tanh(row @ v)); h = torch.tanh(h @ w + row)",
+}
+READ = {  # what it does depend on, with derivatives of 0
+    "power": "q = (q @ v) ** 0; h = torch.tanh(h @ w + row)",
+    "angle": "q = torch.angle(row @ v); h = torch.tanh(h @ w + row)",
+}
+
+
+@pytest.mark.parametrize(
+    ("body", "loss"), [*[(b, "h.sum()") for b in UNREAD.values()], *[(b, "(h + q).sum()") for b in READ.values()]]
+)
+def test_what_a_loop_computes_and_no_loss_reads_has_no_grad(body, loss):
+    text = f"""
+def step(x):
+    w.grad = v.grad = None
+    h, q, ys = x[0], x[0], []
+    for row in x:
+        {body.replace("; ", chr(10) + "        ")}
+    ({loss}).backward()
+    return h.detach()
+"""
+
+    def grads(wrap):
+        world = {"torch": torch, "w": tensor(1, 4, 4, grad=True), "v": tensor(2, 4, 4, grad=True)}
+        exec(code_of(text, "step"), world)
+        run = wrap(world["step"])
+        for _ in range(3):
+            run(tensor(3, FEW, 4, 4))
+        return run, [world[name].grad for name in "wv"]
+
+    (compiled, found), (_, wanted) = grads(torch.compile), grads(lambda step: step)
+    assert compiled.stats.traces == 1
+    assert [t is None for t in found] == [t is None for t in wanted] == [False, body in UNREAD.values()]
+    for one, other in zip(found, wanted, strict=True):
+        if other is not None:
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-12)
 
 
 KEPT = {"pair": [[1.0], [2.0]]}

@@ -6,15 +6,17 @@ The cache keeps the result and the change is made once: whoever makes the call a
 from __future__ import annotations
 
 import functools
+import time
 from collections import Counter, defaultdict, deque
 
 import numpy as np
 import pytest
 from leftovers import leftovers
 from same_state import difference
+from with_source import code_of
 
 import tracegrad
-from tracegrad import compile_grad
+from tracegrad import UnsupportedError, compile_grad
 
 pytestmark = [pytest.mark.usefixtures("fresh_kernels"), pytest.mark.filterwarnings("ignore")]
 
@@ -103,3 +105,107 @@ def test_a_cache_keeps_its_results_where_python_runs(size):
     assert made == [2] and table.cache_info().currsize == 1
     found = table(2)
     assert type(found[0]) is np.ndarray and not leftovers({"found": found})
+
+
+READS = """
+FAC, TOTAL, N = 0.5, np.zeros(2), 0
+class Model:
+    f = 0.5
+    @functools.lru_cache(None)
+    def scaled(self, n): return n * self.f
+model = Model()
+@functools.lru_cache(maxsize=2)
+def scaled(n):
+    return n * FAC
+@functools.lru_cache
+def both(n):
+    return n * FAC, [TOTAL[0] * n]
+def f(x):
+    global FAC, TOTAL, N
+    {}
+    return np.sum(x * x) + 0.1 * {}
+"""
+
+
+@pytest.mark.parametrize("also", ["", "; time.time()", "; scaled.cache_info()"])
+@pytest.mark.parametrize(
+    ("writes", "reads"),
+    [
+        ("FAC = x[-1] * 0.5", "scaled(2)"),
+        ("TOTAL = TOTAL + x", "both(3)[1][0]"),
+        ("model.f = x[0]", "model.scaled(2)"),
+    ],
+)
+def test_a_cache_keeps_numbers_that_were_computed_with_what_a_run_changes(writes, reads, also):
+    def made(wrap):
+        space = {"np": np, "functools": functools, "time": time}
+        exec(code_of(READS.format(writes + also, reads), "caches"), space)
+        return wrap(space["f"]), space
+
+    (ours, space), (plain, theirs) = made(compile_grad), made(lambda f: f)
+    for turn, x in enumerate(([1.0, 2.0], [1.0, 2.0], [3.0, 4.0], [3.0, 5.0])):
+        if also and turn == 0:  # Python has had effects before
+            with pytest.raises(UnsupportedError, match="keeps its results"):
+                ours(np.array(x))
+            assert not leftovers(space)
+            return
+        assert ours(np.array(x)) == plain(np.array(x))
+        assert not leftovers(space)
+        assert difference({"FAC": space["FAC"]}, {"FAC": theirs["FAC"]}) == ""
+        for name in ("scaled", "both"):
+            assert space[name].cache_info() == theirs[name].cache_info()
+
+
+def test_gradients_through_such_a_cache_are_an_error():
+    space = {"np": np, "functools": functools}
+    exec(code_of(READS.format("FAC = x[-1] * 0.5", "scaled(2)"), "caches"), space)
+    ours = compile_grad(space["f"])
+    with pytest.raises(UnsupportedError, match="keeps its results"):
+        ours.value_and_grad(np.array([1.0, 2.0]))
+    assert not leftovers(space)
+
+
+def test_gradients_past_a_cache_that_reads_what_a_run_changes_plainly():
+    def made(wrap):
+        space = {"np": np, "functools": functools}
+        exec(code_of(READS.format("N += 1; FAC = N * 0.5", "scaled(N % 3) * x[0]"), "caches"), space)
+        return wrap(space["f"])
+
+    ours, plain = made(compile_grad), made(lambda f: f)
+    for k in range(7):
+        x = np.array([1.0 + k, 2.0])
+        value, gradient = ours.value_and_grad(x)
+        right = plain(x)
+        assert value == pytest.approx(right)
+        assert gradient[0] == pytest.approx(2 * x[0] + (right - np.sum(x * x)) / x[0])
+
+
+KEPT_OBJECT = """
+class Record:
+    def __init__(self, v): self.v = v
+first, second = Record(0.5), Record(1.5)
+now = first
+@functools.lru_cache
+def kept(): return now
+def f(x):
+    global now
+    record = kept()
+    now = second
+    record.v = np.sum(x)
+    return 0.1 * np.sum(x * x)
+"""
+
+
+def test_a_cache_keeps_the_object_into_which_a_value_of_the_run_was_written():
+    def made(wrap):
+        space = {"np": np, "functools": functools}
+        exec(code_of(KEPT_OBJECT, "kept object"), space)
+        return wrap(space["f"]), space
+
+    (ours, space), (plain, theirs) = made(lambda f: compile_grad(f).value_and_grad), made(lambda f: f)
+    for k in range(3):
+        x = np.array([0.5, 1.0]) + k
+        assert ours(x)[0] == pytest.approx(plain(x))
+        assert [space[name].v for name in ("first", "second")] == [theirs[name].v for name in ("first", "second")]
+        assert space["kept"]() is space["first"] and space["kept"].cache_info().misses == 1
+    assert not leftovers(space)

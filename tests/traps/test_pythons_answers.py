@@ -302,6 +302,7 @@ class Pair:
         (lambda p: p.area, Scaled(2.0, 3.0), Scaled, "scale", 5.0),
         (lambda p: p.area, Pair(2.0, 3.0), Pair, "area", property(lambda p: p.a - p.b)),
     ],
+    ids=["field", "field in a list", "property", "what a property reads", "property of a dataclass"],
 )
 def test_what_the_class_of_an_argument_gives_is_guarded(f, argument, cls, name, new, monkeypatch):
     if cls is Pair:

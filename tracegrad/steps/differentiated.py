@@ -15,7 +15,7 @@ from ..tensors.backward_pass import collect
 from ..tensors.node import TapeNode
 from ..tensors.node_vjp import AGAIN
 from ..tensors.tensor import Tensor, origins
-from .step_autograd import LinkedBackward, gradients_of_rerun, tensors_in
+from .step_autograd import LinkedBackward, gradients_of_rerun
 
 
 class Argument(TapeNode):
@@ -81,7 +81,7 @@ def derivatives(loss: Tensor, wanted: Sequence[Tensor], own: set[int], connect: 
     assert run is not None
 
     def again() -> list[Tensor]:
-        value = next(t for t in tensors_in(run()) if t.requires_grad)
+        value = run()[0]
         return [value, *_gradients(value, wanted, True)]
 
     results = [loss.detach(), *_gradients(loss, wanted, False)]

@@ -18,7 +18,7 @@ from ..tracer.ops.control import loop_view
 from ..tracer.ops.elementwise import CAST
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 
-_ALIAS = PRIMITIVES["alias"]
+_ALIAS, _STOP_GRADIENT = PRIMITIVES["alias"], PRIMITIVES["stop_gradient"]
 _MOST_STEPS = 16  # iterations of a loop whose carries are followed one by one
 
 
@@ -81,10 +81,11 @@ class TapeOrigin(NamedTuple):
 
 
 class LoopEnd(NamedTuple):
-    """A tensor after a loop, and the node of the tape that made it in the iteration."""
+    """A tensor after a loop, and the node of the tape that made it in the iteration, as which of its results."""
 
     tensor: Tensor
     node: TapeNode
+    out: int
 
     def made_by(self, node: TapeNode, out: int) -> None:
         """Have result *out* of *node* be the origin of the tensor."""
@@ -100,22 +101,24 @@ def connect(capture: Capture, first: TapedIteration, last: TapedIteration, ends:
 
     :raises UntapedError: where the tape is not that of one iteration after another."""
     connected: list[LoopEnd] = []
+    direct: list[set[tuple[int, int]]] = []  # for each of them: the origins of what its iteration reads from outside
     edges: dict[Atom, TapeOrigin] = {}  # by the atom that was read
     plain = _plainly(last)
     for end in ends:
-        found = _origins(capture, first, last, end.node)
+        found = _origins(capture, first, last, end)
         if found is None:
             end.tensor._node, end.tensor._out, end.tensor._requires = _freed_node(end), 0, True
             continue
         connected.append(end)
-        for atom, edge in found:
+        direct.append({edge.key for _, edge, read in found if read})
+        for atom, edge, _ in found:
             if isinstance(atom, Pair) or edges.setdefault(plain(atom), edge).key != edge.key:
                 raise UntapedError
     outputs = [raw(end.tensor).atom for end in connected]
     if any(isinstance(x, Pair) for x in outputs):
         raise UntapedError
     if connected:
-        node = _node(capture, edges, outputs, plain, [end.tensor for end in connected])
+        node = _node(capture, edges, outputs, plain, [end.tensor for end in connected], direct)
         node.site = last.marked.site
         for k, end in enumerate(connected):
             end.made_by(node, k)
@@ -123,57 +126,67 @@ def connect(capture: Capture, first: TapedIteration, last: TapedIteration, ends:
 
 def _node(
     capture: Capture, edges: Mapping[Atom, TapeOrigin], outputs: Sequence[Atom], plain: Callable[[Atom], Atom],
-    results: Sequence[Tensor],
+    results: Sequence[Tensor], direct: Sequence[Container[tuple[int, int]]],
 ) -> TapeNode:  # fmt: skip
-    """The node of the tape that leads from *results*, whose atoms are *outputs*, to *edges*."""
+    """The node of the tape that leads from *results*, whose atoms are *outputs*, to *edges*.  *direct*: the keys of
+    those edges that each result depends on for certain."""
     nodes, inputs = _part(capture.recorder.nodes, outputs, edges, plain)
     met = {edges[plain(x)].key for x in inputs if plain(x) in edges}
-    counts = _behind(nodes, outputs)
-    found = [edges.get(plain(x), _NOWHERE) if x in counts else _NOWHERE for x in inputs]
-    zeros = [x for x, edge in edges.items() if edge.key not in met and isinstance(x, Var)]  # whose gradient is 0
-    inputs, found = [*inputs, *zeros], [*found, *[edges[x] for x in zeros]]
+    zeros = {x for x, edge in edges.items() if edge.key not in met and isinstance(x, Var)}  # whose gradient is 0
+    inputs += [x for x in edges if x in zeros]
+    origins = [edges.get(plain(x), _NOWHERE) for x in inputs]
+    reaches: list[set[int]] = []  # for each result: the inputs that it depends on
+    for x, keys in zip(outputs, direct, strict=True):
+        behind = _behind(nodes, [x]) | zeros
+        reaches.append({k for k, y in enumerate(inputs) if y in behind or origins[k].key in keys})
+    counts = set[int]().union(*reaches)
+    found = [edge if k in counts else _NOWHERE for k, edge in enumerate(origins)]
     op = LoopOp(Graph(inputs, nodes, list(outputs)))
-    return node_class(op.name)(
+    made = node_class(op.name)(
         op, (), tuple([edge.edge for edge in found]), tuple([edge.out for edge in found]),
         tuple([TracedArray(x, capture.recorder) for x in inputs]), tuple(map(raw, results)),
         (*[edge.version for edge in found], *[(t._counter, t._counter[0]) for t in results]),
     )  # fmt: skip
+    made.reaches = reaches
+    return made
 
 
 _NOWHERE = TapeOrigin(None, 0, None)
 
 
 def _origins(
-    capture: Capture, first: TapedIteration, last: TapedIteration, node: TapeNode
-) -> list[tuple[Atom, TapeOrigin]] | None:
-    """The atoms to which the tape of the iterations from *first* to *last*, which ends with *node*, leads before them,
-    with their origins.  None where a backward has freed it."""
-    seen, stack, found = {node}, [node], list[tuple[Atom, TapeOrigin]]()
+    capture: Capture, first: TapedIteration, last: TapedIteration, end: LoopEnd
+) -> list[tuple[Atom, TapeOrigin, bool]] | None:
+    """The atoms to which the tape of the iterations from *first* to *last* leads from *end* before them, with their
+    origins, and whether an iteration reads them there: else they are what the loop begins with.  None where a backward
+    has freed it."""
+    stack, found = [(end.node, end.out)], list[tuple[Atom, TapeOrigin, bool]]()
+    seen = {*stack}
     written = {*first.marked.written, *last.marked.written}
     while stack:
-        node = stack.pop()
+        node, result = stack.pop()
         if at_node(node):
             raise UntapedError
         if node in first.starts:
             symbol = first.starts[node]
             before = next((c.before for c in first.marked.carries if c.symbol is symbol), symbol)
             if node.edges[0] is not None:
-                found.append((before, TapeOrigin(node.edges[0], node.edge_outs[0], node.versions[0])))
+                found.append((before, TapeOrigin(node.edges[0], node.edge_outs[0], node.versions[0]), False))
             continue
         if node.freed:
             return None
         _check(node)
-        for k, edge in enumerate(node.edges):
+        for k, edge, out in node.edges_of(result):
             if isinstance(edge, TapeNode) and edge.sequence >= first.since:
-                if edge not in seen:
-                    seen.add(edge)
-                    stack.append(edge)
-            elif edge is not None:
+                if (edge, out) not in seen:
+                    seen.add((edge, out))
+                    stack.append((edge, out))
+            else:
                 x = node.inputs[k]
                 own = not isinstance(edge, TapeNode) and first.is_new(edge, capture)
                 if type(x) is not TracedArray or id(x._storage) in written or own:
                     raise UntapedError
-                found.append((x.atom, TapeOrigin(edge, node.edge_outs[k], node.versions[k])))
+                found.append((x.atom, TapeOrigin(edge, out, node.versions[k]), True))
     return found
 
 
@@ -225,11 +238,11 @@ def _part(
 
 
 def _behind(nodes: Sequence[Node], outputs: Iterable[Atom]) -> set[Atom]:
-    """The values on which *outputs* depend: not the one with which a loop begins what each iteration but the first has
-    from elsewhere (`a, b = b, f(row)`)."""
+    """The values on which *outputs* depend where derivatives go: not the one with which a loop begins what each
+    iteration but the first has from elsewhere (`a, b = b, f(row)`)."""
     found = set(outputs)
     for node in reversed(nodes):
-        if not found.isdisjoint(node.outs):
+        if node.prim is not _STOP_GRADIENT and not found.isdisjoint(node.outs):
             known = node.prim.kind == LOOP and len(node.inputs) == len(node.params["body"].inputs)
             found.update(_behind_loop(node, found) if known else node.inputs)
     return found

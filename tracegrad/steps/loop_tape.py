@@ -221,7 +221,7 @@ class LoopTape(LoopRows):
         stacks = [(self._stack(stack, value), value, rows) for stack, value, rows in taped.rows]
         ends += [(whole, value) for whole, value, _ in stacks if value._requires]
         try:
-            made = [LoopEnd(t, value._node) for t, value in ends if value._node is not None]
+            made = [LoopEnd(t, value._node, value._out) for t, value in ends if value._node is not None]
             if made and iteration.taken is not None:  # a derivative of it needs room for iterations that nobody knows
                 raise UntapedError
             connect(self.capture, self._first(taped), taped, made)

@@ -25,7 +25,7 @@ from ..runtime.launch.binding import argument_records, compiled, launched
 from ..runtime.record.complex_data import array_of, as_result
 from ..tensors import backward as engine
 from ..tensors.apply import apply
-from ..tensors.backward_pass import collect
+from ..tensors.backward_pass import collect, origins_of
 from ..tensors.capture import Capture
 from ..tensors.device import on_cuda
 from ..tensors.hooks import at_leaf, at_node
@@ -58,6 +58,7 @@ class Link:
     gradients: list[Atom] = field(default_factory=list)
     residuals: list[Var] = field(default_factory=list)
     backward: Backward | None = None
+    reaches: list[set[int]] = field(default_factory=list)  # for each result: those of wanted that it depends on
 
 
 @dataclass(eq=False, slots=True)
@@ -126,7 +127,9 @@ def _link(capture: Capture, results: list[Tensor], wanted: list[Tensor]) -> Link
     seeds = [make(TracedArray(value_in_kernel(v, aval), recorder)) for v, aval in zip(cotangents, avals, strict=True)]
     found = engine.partial_gradients(results, wanted, seeds, capture.since)
     atoms = [_fitted(g) for g in found if g is not None]
-    return Link(wanted, [g is not None for g in found], cotangents, atoms)
+    behind = [origins_of(r, capture.since) for r in results]
+    reaches = [{k for k, t in enumerate(wanted) if (t._node or t, t._out) in read} for read in behind]
+    return Link(wanted, [g is not None for g in found], cotangents, atoms, reaches=reaches)
 
 
 def _fitted(gradient: Tensor) -> Atom:
@@ -201,15 +204,16 @@ class LinkedBackward(TapeNode):
 
     def __init__(
         self, link: Link, wanted: Sequence[Tensor], results: Sequence[Tensor], payload: Sequence[Any],
-        operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
+        operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Sequence[Tensor]],
     ):  # fmt: skip
         super().__init__(None, (), *origins(wanted), (), tuple([r._data for r in results]), ())
         self.link: Link | None = link
+        self.reaches = link.reaches or None
         self.wanted: Sequence[Tensor] = wanted
         self.payload = payload
         self.operands = operands  # the inputs that the backward reads
         self.counters = [(c, c[0]) for c in counters]
-        self.again: Callable[[], Any] | None = again
+        self.again: Callable[[], Sequence[Tensor]] | None = again
 
     def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
         link, wanted, payload, operands, again = self.link, self.wanted, self.payload, self.operands, self.again
@@ -218,9 +222,7 @@ class LinkedBackward(TapeNode):
         assert link is not None and again is not None
         if create_graph:
             self.check()
-            return gradients_of_rerun(
-                lambda: [r for r in tensors_in(again()) if r.requires_grad], wanted, cts, create_graph=True
-            )
+            return gradients_of_rerun(again, wanted, cts, create_graph=True)
         kinds = [t._data.dtype.kind for t, given in zip(wanted, link.given, strict=True) if given]
         if link.cotangents:
             self.check()
@@ -262,8 +264,12 @@ def linked(
     operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Any],
 ) -> Any:  # fmt: skip
     """*out*, whose tensors that require gradients are made the results of one node."""
-    results = [t for t, r in zip(tensors_in(out), requires, strict=False) if r]
-    node = LinkedBackward(link, wanted, results, payload, operands, counters, again)
+
+    def results_of(out: Any) -> list[Tensor]:  # without what was given, or read, and is a result as well
+        return [t for t, r in zip(tensors_in(out), requires, strict=False) if r]
+
+    results = results_of(out)
+    node = LinkedBackward(link, wanted, results, payload, operands, counters, lambda: results_of(again()))
     for k, result in enumerate(results):
         result._node, result._out, result._requires = node, k, True
     return out

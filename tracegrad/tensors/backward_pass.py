@@ -48,6 +48,19 @@ def collect(roots: Sequence[Tensor], since: int = 0) -> list[TapeNode]:
     return sorted(seen, key=_by_sequence, reverse=True)
 
 
+def origins_of(t: Tensor, since: int) -> set[tuple[Any, int]]:
+    """The origins on which *t* depends: leaves, and results of nodes; those made before *since* are the last."""
+    seen: set[tuple[Any, int]] = {(t._node or t, t._out)}
+    stack = [*seen]
+    while stack:
+        node, out = stack.pop()
+        if isinstance(node, TapeNode) and node.sequence >= since:
+            found = {(edge, k) for _, edge, k in node.edges_of(out)} - seen
+            seen |= found
+            stack += found
+    return seen
+
+
 def _by_sequence(node: TapeNode) -> int:
     return node.sequence
 
@@ -124,7 +137,7 @@ class _Backward:
     def through(self, node: TapeNode, cts: list[Tensor | None]) -> bool:
         """Take the cotangents of a node's results to its operands; False where nobody needs them there."""
         needed = self.needed is None or node in self.needed
-        wants = _wants(node, self.needed, self.leaf_targets) if needed else ()
+        wants = _wants(node, cts, self.needed, self.leaf_targets) if needed else ()
         runs = any(wants)
         if runs:
             self._reach_targets(node, cts)
@@ -237,13 +250,18 @@ def _needed(nodes: list[TapeNode], targets: Any, leaf_targets: set[int]) -> set[
     return needed
 
 
-def _wants(node: TapeNode, needed: set[TapeNode] | None, leaf_targets: set[int] | None) -> tuple[bool, ...]:
-    """Flags of the operands whose cotangents are needed."""
+def _wants(
+    node: TapeNode, cts: Sequence[Tensor | None], needed: set[TapeNode] | None, leaf_targets: set[int] | None
+) -> tuple[bool, ...]:
+    """Flags of the operands whose cotangents are needed, where those of the results are *cts*."""
+    if node.reaches is not None:
+        given = [operands for operands, ct in zip(node.reaches, cts, strict=True) if ct is not None]
+        edges = [e if any(k in operands for operands in given) else None for k, e in enumerate(node.edges)]
+    else:
+        edges = [*node.edges]
     if needed is None or leaf_targets is None or not node.plain:
-        return tuple([e is not None for e in node.edges])
-    return tuple([
-        e is not None and (isinstance(e, TapeNode) or id(e) in leaf_targets) for e in node.edges
-    ])  # fmt: skip
+        return tuple([e is not None for e in edges])
+    return tuple([e is not None and (isinstance(e, TapeNode) or id(e) in leaf_targets) for e in edges])
 
 
 def _sum(known: Tensor, ct: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import functools
 import itertools
 import weakref
 from collections import OrderedDict
+from collections.abc import Container, Sequence
 from typing import Any
 
 from ..tracer.ir.aval import Aval
@@ -72,6 +73,7 @@ class TapeNode:
     pre_hooks: OrderedDict[int, Any] | None = None
     site: Site | None = None
     avals: tuple[Aval, ...] | None = None  # of the inputs, once the derivative has run
+    reaches: Sequence[Container[int]] | None = None  # for each result: the operands it depends on, where not on all
     ends: tuple[AccumulateGrad, ...] = ()  # those that were asked for: their hooks live as long as this node
     counted = False  # whether steps rely on the hooks
 
@@ -97,6 +99,15 @@ class TapeNode:
         """Whether the saved value *k* has been written to since."""
         version = self.versions[k]
         return version is not None and version[0][0] != version[1]
+
+    def edges_of(self, out: int) -> list[tuple[int, Any, int]]:
+        """(which operand, its origin, its result there) for the operands that result *out* depends on."""
+        operands = None if self.reaches is None else self.reaches[out]
+        return [
+            (k, edge, self.edge_outs[k])
+            for k, edge in enumerate(self.edges)
+            if edge is not None and (operands is None or k in operands)
+        ]
 
     def name(self) -> str:
         """``AddBackward0`` and the like."""

@@ -49,6 +49,7 @@ class Refusal(enum.Enum):
     # Is all that a run of converted code has done in its log?
     LOG_LEARNS = "a run that is logged does not follow what it has learned: {what}"
     LOG_UNSEEN = "the log of the run does not hold {what}"
+    LOG_KEPT = "`{what}` keeps its results, and reads what the run changes"
 
     # Does a turn of the user's code do nothing but compute?
 

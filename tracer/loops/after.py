@@ -22,7 +22,7 @@ from .positions import Affine
 from .python_ints import counted
 from .row_writes import value_of
 from .tables import TableRow, row_after
-from .values import UNSET, Changeable, Like, alike, atom_of, has_again, like, put_together, taken_apart
+from .values import UNSET, Changeable, Like, alike, atom_of, frozen_in, has_again, like, put_together, taken_apart
 
 _MOST_LOOKED_AT = 200  # objects that are looked through for traced values
 
@@ -74,8 +74,7 @@ class After:
                 return self._part_of_another(name)
             self.parts_taken.update([id(x._storage) for x in self._views(name, leaves)])
             given = [self._carried(leaf, end) for leaf, end in zip(start.leaves, leaves, strict=True)]
-            pattern = self.of.patterns[name]
-            return lambda results: put_together(pattern, iter([make(results) for make in given]), self.made, True)
+            return self._put_together(self.of.patterns[name], given)
         if start is not None:
             return lambda _: value
         return self._last(name, value)
@@ -156,7 +155,19 @@ class After:
             else (lambda _, x=leaf: x)
             for leaf, atom, before in zip(leaves, atoms, befores, strict=True)
         ]
-        return lambda results: put_together(pattern, iter([make(results) for make in made]), self.made, True)
+        return self._put_together(pattern, made)
+
+    def _put_together(
+        self, pattern: Any, parts: Sequence[Callable[[LoopResults], Any]]
+    ) -> Callable[[LoopResults], Any]:
+        """A function that gives the value with *pattern* that has these *parts* after the loop."""
+
+        def made(results: LoopResults) -> Any:
+            found = put_together(pattern, iter([make(results) for make in parts]), self.made, True)
+            self.of.recorder.loops.stands_in(self.of.loop, *frozen_in(found))
+            return found
+
+        return made
 
     def _last_leaf(self, leaf: TracedArray, atom: Atom, before: Atom | None) -> Callable[[LoopResults], Any]:
         kind = like(leaf)

@@ -30,10 +30,10 @@ from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap
 from ..record.recorder import Recorder, current_recorder
 from .holders import HOLDERS
-from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, live_parts, same_objects, source_of
+from .iterables import OF_OUTER_LOOPS, Counts, Iterated, advance, items_left, live_parts, same_objects, source_of
 from .iteration import FEW_TRIPS, EarlierWrites, Iteration, keep_identities
 from .lessons import Lessons, lessons_of
-from .marked import forget_left_loops
+from .marked import Marked, forget_left_loops
 from .positions import Affine, bounds
 from .python_ints import run_again
 from .quiet import Quiet
@@ -188,6 +188,8 @@ class ForLoop(MarkedLoop):
         self.source = source
         no_iterator = type(iterable) in (TracedArray, *OF_OUTER_LOOPS) or type(iterable) in HOLDERS
         self.iterator = None if no_iterator else iter(iterable)
+        self.left = items_left(self.iterator)
+        self.shares = False  # whether code of the user's takes items from the iterator, too
         self.at = 0
         self.waits = 0  # marked iterations that were to wait for a longer row
         self.begun: Iteration | None = (
@@ -212,9 +214,7 @@ class ForLoop(MarkedLoop):
     def __next__(self) -> Any:
         if self.iteration is not None:
             self.check()
-            if self._has_changed():
-                what = "a list is changed that is iterated over"
-                self.iteration.marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
+            self._check_items(self.iteration.marked)
             ended, self.begun = self._finished(sys._getframe(1)), None
             if ended:
                 raise self._over()
@@ -223,10 +223,10 @@ class ForLoop(MarkedLoop):
         if self.taken is not None:
             self._goes_on()
         k = self.at
-        if self.iterator is not None and any(len(part) != len(items) for part, items in self.parts):
+        if self._is_shared() or any(len(part) != len(items) for part, items in self.parts):
             self.final, self.streak = True, 0
             self.rebinds, self.pending = self.pending, False
-            return next(self.iterator)
+            return self._next()
         if self.uncertain and self.before is None:
             self.before = {name: x for name, x in sys._getframe(1).f_locals.items() if name in self.loop.assigned}
         length = self.source.length
@@ -250,15 +250,43 @@ class ForLoop(MarkedLoop):
         self.streak = 0
         if self.redone or self.iterator is None or not self.pieces:
             redone, self.redone = self.redone, False
-            return self.source.item(k) if redone or self.iterator is None else next(self.iterator)
-        advance(self.iterator, 1)  # whose numbers may not have gone on with it
+            return self.source.item(k) if redone or self.iterator is None else self._next()
+        self._skip(1)  # whose numbers may not have gone on with it
         return self.source.item(k)
+
+    def _next(self) -> Any:
+        """The next item of the iterator."""
+        assert self.iterator is not None
+        item = next(self.iterator)
+        self.left = items_left(self.iterator)
+        return item
+
+    def _skip(self, count: int) -> None:
+        """Have the iterator, if there is one, go on by *count* items."""
+        if self.iterator is not None:
+            advance(self.iterator, count)
+            self.left = items_left(self.iterator)
+
+    def _is_shared(self) -> bool:
+        """Whether code of the user's has taken items from the iterator."""
+        if self.iterator is not None and not self.shares:
+            self.shares = items_left(self.iterator) != self.left
+        return self.shares
 
     def _over(self) -> StopIteration:
         """The end of the loop, which holds no more what it has gone over."""
         self.iterator, self.parts = None, []
         self.iterable = self.iterable if self.uncertain else None
         return StopIteration()
+
+    def _check_items(self, marked: Marked) -> None:
+        """Refuse a *marked* iteration that has changed what is iterated over, or taken items from it."""
+        if self._has_changed():
+            what = "a list is changed that is iterated over"
+            marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
+        if self._is_shared():
+            what = "items are taken from what is iterated over"
+            marked.refuse(Refusal.LOOP_SEEN(what=what, site=self.recorder.site()))
 
     def check(self) -> None:
         """Look whether the marked iteration has come to its end."""
@@ -297,7 +325,7 @@ class ForLoop(MarkedLoop):
         self.iteration = self.begun = iteration
         self.rebinds, self.pending = True, False
         if self.iterator is not None and not self.redone:
-            next(self.iterator)
+            self._next()
         self.redone = False
         return self.source.symbol(iteration.marked, k)
 
@@ -352,8 +380,7 @@ class ForLoop(MarkedLoop):
                 self.uncertain = bool(self.source.length.slopes)
         else:
             self.rebinds = self.final = True
-        if self.iterator is not None:
-            advance(self.iterator, self.at - 1 - k if limited else remain.offset - 1)
+        self._skip(self.at - 1 - k if limited else remain.offset - 1)
         return not limited
 
     def _refused(self, iteration: Iteration, frame: FrameType) -> None:
@@ -421,8 +448,7 @@ class ForLoop(MarkedLoop):
         """The iteration has not been the last one: how many there were before it is looked at."""
         assert self.taken is not None
         self.at += int(self.recorder.guard(self.taken, "int")) + 1
-        if self.iterator is not None:
-            advance(self.iterator, int(self.recorder.value(self.taken)))
+        self._skip(int(self.recorder.value(self.taken)))
         self.taken = None
         self.pieces += 1
         self.final = self.pieces >= MOST_PIECES

@@ -31,6 +31,7 @@ _ITERATORS: tuple[type, ...] = (
     type(iter(range(0))), type(iter([])), type(iter(())), type(iter(np.zeros(1))), _REVERSED_LIST,
     zip, enumerate, reversed, map,
 )  # fmt: skip
+_MOST_DEEP = 4  # iterators that take their items from one another
 
 
 class Iterated:
@@ -400,9 +401,31 @@ def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | N
         return listed(recorder, list(iterable))
     if kind in (dict, set):
         return None
-    if (kind in _ITERATORS or kind in ROW_ITERATORS) and depth < 4:
-        return _of_iterator(recorder, iterable, depth)
+    if (kind in _ITERATORS or kind in ROW_ITERATORS) and depth < _MOST_DEEP:
+        return None if depth == 0 and _is_taken_twice(iterable) else _of_iterator(recorder, iterable, depth)
     return None
+
+
+def _taken_from(iterator: Any, depth: int = 0) -> list[Any]:
+    """The iterators from which *iterator* takes its items, itself if it takes them from no other."""
+    kind = type(iterator)
+    if kind not in (zip, enumerate, map):
+        return [iterator] if kind in _ITERATORS or kind in ROW_ITERATORS or kind is RowIterator else []
+    if depth > _MOST_DEEP:
+        return []
+    parts = iterator.__reduce__()[1]
+    return [x for part in parts[1 if kind is map else 0 :] for x in _taken_from(part, depth + 1)]
+
+
+def _is_taken_twice(iterator: Any) -> bool:
+    """Whether *iterator* takes items from another one in two ways (`zip(it, it)`)."""
+    taken = _taken_from(iterator)
+    return len({*map(id, taken)}) < len(taken)
+
+
+def items_left(iterator: Any) -> list[Any]:
+    """How far the iterators are from which *iterator* takes its items: who else takes some changes that."""
+    return [x.__reduce__()[2:] if type(x) is RowIterator else operator.length_hint(x) for x in _taken_from(iterator)]
 
 
 def _of_iterator(recorder: Recorder, iterator: Any, depth: int) -> Iterated | None:
@@ -437,7 +460,7 @@ def live_parts(iterable: Any, depth: int = 0) -> list[Any]:
     kind = type(iterable)
     if kind is list or kind in _DICT_VIEWS:
         return [iterable]
-    if kind not in _ITERATORS or depth > 4:
+    if kind not in _ITERATORS or depth > _MOST_DEEP:
         return []
     reduced = iterable.__reduce__()[1]
     return [part for inner in reduced for part in live_parts(inner, depth + 1)]

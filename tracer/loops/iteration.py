@@ -47,6 +47,7 @@ from .values import (
     alike,
     atom_of,
     can_be_made_anew,
+    frozen_in,
     has_again,
     like,
     put_together,
@@ -200,10 +201,11 @@ class Iteration:
             self.made.update({self.started.numbers[id(x)]: x for x in self.started.found[before:]})
             return value
         found = put_together(pattern, iter([self._symbol(leaf) for leaf in leaves]), self.made)
+        self.recorder.loops.stands_in(self.loop, *frozen_in(value), *frozen_in(found))
         for x in self.started.found[before:]:
             anew = self.made[self.started.numbers[id(x)]]
             self.marked.made_here(anew)
-            self.recorder.loops.made_anew.update({id(x): (x, self.loop), id(anew): (anew, self.loop)})
+            self.recorder.loops.stands_in(self.loop, x, anew)
         return found
 
     def _count_of(self, value: Any) -> Affine | None:

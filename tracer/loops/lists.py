@@ -25,7 +25,7 @@ from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
 from .row_writes import value_of
-from .values import NUMBERS, Changeable, can_be_made_anew, is_frozen, put_together, taken_apart
+from .values import NUMBERS, Changeable, can_be_made_anew, frozen_in, put_together, taken_apart
 
 _NONE: Mapping[int, Any] = MappingProxyType({})
 
@@ -244,8 +244,7 @@ class Lists:
     def _note_tuples(self) -> None:
         """Note tuples in lists: names, and other lists, may have equal ones, which in Python are the same."""
         for x in [x for target, *_ in self.marked.appends.values() for x in target]:
-            if isinstance(x, tuple) or is_frozen(type(x)):
-                self.home.loops.made_anew[id(x)] = x, self.marked.statement
+            self.home.loops.stands_in(self.marked.statement, *frozen_in(x))
 
     def _extend_with_rows(self, history: History) -> None:
         """Have a list hold the rows that all iterations have added."""

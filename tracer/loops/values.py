@@ -154,6 +154,14 @@ def is_frozen(kind: type) -> bool:
     return is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined, no-any-return]
 
 
+def frozen_in(value: Any) -> Iterator[Any]:
+    """The tuples and other objects in *value* that cannot be changed, which loops make of their parts."""
+    if isinstance(value, tuple) or is_frozen(type(value)):
+        yield value
+        for part in value if isinstance(value, tuple) else (parts_of(value, False) or {}).values():
+            yield from frozen_in(part)
+
+
 def can_be_made_anew(value: Any) -> bool:
     """Whether *value* is a container that ``taken_apart`` looks into where it is asked to."""
     return parts_of(value, True) is not None

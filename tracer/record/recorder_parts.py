@@ -67,6 +67,10 @@ class LoopState(Part):
     iterations: int = 0
     interrupted: bool = False
 
+    def stands_in(self, loop: Any, *objects: Any) -> None:
+        """*loop* makes objects anew that are *objects*, or stand for them."""
+        self.made_anew.update({id(x): (x, loop) for x in objects})
+
     def forget_values(self) -> None:
         """Let go of values of the iterations, all of which are over."""
         self.marked_values, self.made_anew, self.copies = {}, {}, {}

@@ -411,6 +411,24 @@ def test_two_names_of_one_generator():
         assert g(2.0, a, b) == pytest.approx(expected)
 
 
+def test_two_generators_over_one_stream_in_a_run_that_is_made_again():
+    def made():
+        one = np.random.default_rng(3)
+        other = np.random.Generator(one.bit_generator)
+
+        def f(x):
+            s = x
+            for i in range(20):
+                s = s * 0.9 + (one.normal() if i % 2 else other.normal())
+            return s * other.normal() + np.random.RandomState(one.bit_generator).rand()
+
+        return f
+
+    f, g = made(), compile_grad(made())
+    for x in (0.5, 0.5, 0.7):
+        assert g(x) == pytest.approx(f(x), rel=1e-12)
+
+
 def test_what_is_looked_at_draws_nothing():
     f = compile_grad(noise)
     begin()

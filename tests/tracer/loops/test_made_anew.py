@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 from selection import some
+from with_source import code_of
 
-from tracegrad import compile_grad
+from tracegrad import UnsupportedError, compile_grad
 
 
 @dataclass
@@ -245,3 +247,41 @@ def test_containers_of_a_loop_that_is_no_node_are_those_that_others_hold(f):
         x = np.array([0.5, 1.5])
         assert compiled(x, *state) == f(x, *plain)
         assert identities(state, {}) == identities(plain, {})
+
+
+TUPLES = {
+    "kept": "for k in range(30):\n    s = s * 0.9\n    if k == 40: first = (s, x)\nn = first is out[0]",
+    "read": "for k in range(30):\n    s = s * 0.9 + first[0]\n    if k == 40: first = (s, x)\nn = first is out[0]",
+    "exchanged": "other = (s, x)\nfor k in range(30):\n    s = s * 0.9 + first[0]\n    first, other = other, first\n"
+    "n = first is out[0]",
+    "two names": "for k in range(30):\n    first = (first[0] * 0.9, x)\n    last = first\nn = last is first",
+    "a dict": "for k in range(30):\n    first = (first[0] * 0.9, x)\n    d['last'] = first\nn = d['last'] is first",
+    "inside": "pair = (first, 1.0)\nfor k in range(30): pair = (pair[0], s * 0.9)\nn = pair[0] is first",
+    "asked in the loop": "now = first; n = 0\nfor k in range(30):\n    s = s * 0.9 + now[0] * 0.1\n"
+    "    if now is first: n += 1\n    now = (s, x)",
+    "frozen": "first = out[0] = Frozen(s, x)\nfor k in range(30):\n    s = s * 0.9 + first.a\n"
+    "    if k == 40: first = Frozen(s, x)\nn = first is out[0]",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Frozen:
+    a: Any
+    b: Any
+
+
+@pytest.mark.parametrize("before", ["", "time.time()\n"], ids=["logged", "live"])
+@pytest.mark.parametrize("name", TUPLES)
+def test_a_tuple_that_a_loop_passes_on_is_the_one_from_before(name, before):
+    lines = (before + "s, d = x[0], {}\nfirst = (s, x)\nout = [first]\n" + TUPLES[name] + "\nreturn s + n").split("\n")
+    space = {"time": time, "Frozen": Frozen}
+    exec(code_of("def f(x):\n" + "".join(f"    {line}\n" for line in lines), "tuples"), space)
+    f, g = space["f"], compile_grad(space["f"])
+    x = np.array([0.5, 0.9, 1.1])
+    for k in range(3):
+        try:
+            found = g(x + k)
+        except UnsupportedError as error:
+            assert before and "for which a loop has made others" in str(error)
+            return
+        assert found == pytest.approx(f(x + k), rel=1e-12)

@@ -213,7 +213,7 @@ class Guard:
 
     @property
     def answer(self) -> bytes:
-        """What Python was told."""
+        """The answer that Python was given, or those of all questions that this stands for."""
         return np.asarray(self.expected).tobytes() + self.answers
 
 

@@ -345,9 +345,8 @@ class Dispatcher:
             self.stats.note("a branch hangs on the last bits of a number, where NumPy and the kernel differ")
             return self._by_numpy(endpoint, call, recording, path, values)
         with self.lock:
-            answers = recording.facts, recording.premises  # a sibling that was passed over wrongly is replaced
-            alike = [p for p in variant.paths if (p.recording.facts, p.recording.premises) == answers]
-            endpoint.forget(variant, alike)
+            # a sibling that was passed over wrongly is replaced
+            endpoint.forget(variant, [p for p in variant.paths if p.told == path.told])
             variant.paths.insert(0, path)
             family = variant.join(path)
         self._install(endpoint, call, family)

@@ -74,6 +74,11 @@ class Path:
         """Take a run that has *found* this out of the counts."""
         self.counts[0 if type(found) is not Missed else 1 + found.guard] -= 1
 
+    @property
+    def told(self) -> Any:
+        """What was asked in the run, with the answers, and what else it relies on."""
+        return [(question, answer) for question, answer, _ in self.questions], self.recording.premises
+
     def stats(self, mode: str) -> PathStats:
         """The path's counters, by the lines of its guards."""
         runs, *failed = self.counts.tolist()

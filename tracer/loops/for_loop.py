@@ -161,7 +161,6 @@ class MarkedLoop:
         if self.iteration is not None:
             self.iteration.marked.close()
             self.iteration.stands_alone()
-            self.iteration.release()
         self.iteration, self.rebinds = None, False
         keep_identities(self.recorder, self.loop, self.learned)
 

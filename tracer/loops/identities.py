@@ -47,7 +47,14 @@ class Identities:
         self.ends: dict[int, Any] = {}
         for name, leaves in values.items():
             for leaf, end in zip(of.starts_of[name].leaves, leaves, strict=True):
-                self.ends[id(leaf)] = end
+                self.ends[id(leaf)] = self._of_this(end)
+
+    def _of_this(self, value: Any) -> Any:
+        """*value*; the one in whose place it stood in an iteration of a loop within this one, which stood alone."""
+        known = self.of.recorder.loops.marked_values
+        while id(value) not in self.stand_ins and id(value) in known:
+            value = known[id(value)][1]
+        return value
 
     def are_passed_on(self) -> bool:
         """Whether a place has, after the loop, an array or a NaN from before it: which one depends on how many
@@ -67,6 +74,7 @@ class Identities:
         """The array or number from before the loop that the last of *count* iterations ends with, in the place of
         *end*; None where an iteration has made it."""
         passed: list[Any] = []
+        end = self._of_this(end)
         while (leaf := self.stand_ins.get(id(end))) is not None:
             count -= 1
             if not count:

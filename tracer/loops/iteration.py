@@ -236,11 +236,11 @@ class Iteration:
         self.stand_ins.append((found, leaf))
         return found
 
-    def release(self) -> None:
+    def _release(self) -> None:
         """Have the arrays in the places of values that the loop has not changed be these values."""
         for found, (value, symbol) in self.stand_ins:
             if type(value) is TracedArray:
-                found._version = -1  # it is read from the buffer, where it is
+                found._atom, found._version = value._atom, value._version
             elif symbol is not None and found._storage.version == 0:
                 found._storage.atom, found._atom = atom_of(value), atom_of(value)
 
@@ -374,7 +374,7 @@ class Iteration:
                 outer_loops[-1].writes(storage)
             storage.atom = final_of(results, symbol)
             storage.version += 1
-        self.release()
+        self._release()
         self.asks, self.told, self.taken = results.asks, results.told, results.taken
         with building(self.recorder):
             every = {name: make(results) for name, make in made.items()}

@@ -285,10 +285,11 @@ class Dispatcher:
     def _try_families(self, endpoint: Endpoint, call: Call, variant: Variant, arrays: Sequence[Any]) -> tuple[Any, str]:
         """The result of the first family one of whose paths holds, or MISS and why a recording is needed."""
         reason = "no recording holds for this call"
-        families = tuple(variant.families)
+        families = variant.families
         if config.check:  # which compares the results with those of the very path
-            families = tuple([Family(variant, (path,), path.launch) for f in families for path in f.members])
-        for family in families:
+            families = [Family(variant, (path,), path.launch) for f in families for path in f.members]
+        waiting = list(families)
+        for family in waiting:
             path, missed = family.members[0], family.taken(self.stats.calls)
             if missed is None:
                 inputs = path.recording.arrays(arrays)
@@ -303,7 +304,8 @@ class Dispatcher:
                     with self.lock:
                         _to_front(variant.families, family)
                         _to_front(endpoint.variants.get(call.key, []), variant)
-                    self._install(endpoint, call, family)
+                    if family in families:
+                        self._install(endpoint, call, family)
                     if draws and not DEFAULT.advance(start, draws):
                         return Options(), ""  # another thread has drawn these numbers
                     return self._finish(path, call, values, found), ""
@@ -311,9 +313,12 @@ class Dispatcher:
                 missed = found.guard
                 if profiling.PROFILES and missed >= 0:  # a slot has told of its own
                     profiling.missed(self.stats.name, describe_guard(family.failed(missed)))
+            if family not in families:
+                continue  # that of one path, of which the launch of several does not know that it may hold
             self.stats.guard_misses += 1
             if missed >= 0:
                 reason = f"guard missed: {describe_guard(family.failed(missed), 'another value than ')}"
+                waiting += [Family(variant, (path,), path.launch) for path in family.left(missed)]
         return MISS, reason
 
     def _keep(

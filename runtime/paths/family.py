@@ -80,6 +80,18 @@ class Family:
         """The guard at which the last member failed, by the launch's answer."""
         return [guard for path in self.members for guard in path.guards][number]
 
+    def left(self, number: int) -> list[Path]:
+        """The members that were asked something else than the last one, by the launch's answer, and may hold, by what
+        that has told until it failed."""
+        last, guard = [(path, k) for path in self.members for k in range(len(path.guards))][number]
+        held = {question: answer for question, answer, k in last.questions if k < guard}  # which are checked in order
+        other = next(question for question, _, k in last.questions if k == guard)
+
+        def possible(path: Path) -> bool:
+            return all(asked != other and held.get(asked, answer) == answer for asked, answer, _ in path.questions)
+
+        return [path for path in self.members if possible(path)]
+
 
 def make_family(variant: Variant, members: tuple[Path, ...]) -> Family:
     """The family of *members*, which can share a launch."""

@@ -40,16 +40,44 @@ BODIES = (
     "n = 0\nwhile ({c}) and n < 7:\n  n += 1\n  h = h * 0.8\nk += n",
     "if {c}:\n  continue\nh = h + 0.1 * w[2]", "for j in range(3):\n  if {d}:\n    h = h * 0.9\nif {c}:\n  {a}",
     "for j in range(k, k + 3):\n  h = h * 0.9 + 0.01 * j\n  if {c}:\n    break\nk = j",
+    "k += sum(1 for v in x if v > 0.1 * i)\nh = h * RATE[k % 2]", "if any(v > 0.5 + 0.1 * i for v in x):\n  {a}",
+    "j = next((j for j in range(4) if x[j] > 0.25), 3)\nh = h + w[j]",
+    "j = max(range(4), key=lambda j: x[j])\nh = h + w[j] * 0.1\nk += j", "log.append(h[0].real)\nif {c}:\n  log.pop()",
+    "count['n'] = count.get('n', 0) + 1 if {c} else 0\nh = h * (1 + 0.01 * count['n'])",
+    "try:\n  if {c}:\n    raise ValueError('no')\n  {a}\nexcept ValueError:\n  {b}",
+    "if ({c}) and i > 1:\n  return np.sum(abs(h)) + k", "h = descend(h, 0)", "k = count_up(h, k)\nh = h * 0.9",
+    "n = 0\nfor v in x:\n  if v < 0.1 * k:\n    break\n  n += 1\nelse:\n  h = h * 0.5\nk += n",
+    "s = s + ('+' if {c} else '-')\nh = h * (1.0 + 0.01 * s.count('+'))",
+    "h = h + np.sum(x[: 1 + k % 4]) * 0.1\nif {c}:\n  k += 1", "k += int(x[i % 4] * 3)\nh = np.roll(h, k)",
+    "stack = [0, 1, 2]\nwhile stack and ({c}):\n  k += stack.pop()\n  h = h * 0.8",
+    "last, k = k, last + (1 if {c} else 0)\nh = h + 0.01 * k", "k = k + 1 if {c} else k - 1\nh = h + 0.01 * abs(k)",
+    "best = h if best is None or ({c}) else best\nh = h * 0.9 + 0.1 * best",
+    "prev, h = h, h * 0.7 + 0.1\nif np.sum(abs(prev - h)) < 0.2 + 0.1 * i:\n  {b}\n  break",
+    "t = 0.0\nwhile t < 1.0 and ({c}):\n  t += 0.3\n  h = h * 0.9\nm += t",
+    "for j, v in enumerate(x):\n  if v > 0.4:\n    h = h + 0.1 * j\n    continue\n  k += j",
+    "for v, u in zip(x, w[0]):\n  h = h + v * u if v > u else h - 0.01\nif {c}:\n  {a}",
+    "seen.add(int(x[i % 4] * 2))\nh = h * (1 + 0.01 * len(seen))",
+    "rows = {{j: w[j] for j in range(4) if x[j] > 0.2}}\nh = h + sum(rows.values(), np.zeros(4))",
+    "pair = (h, k) if {c} else (h * 0.5, k + 1)\nh, k = pair",
+    "some = [v for v in (h * 0.1, w[0], w[1]) if v[0].real > 0.05]\nh = h + sum(some)",
 )  # fmt: skip
 PROGRAM = """import numpy as np
 RATE = {{"up": 0.9, "down": 1.1, 0: 0.8, 1: 1.2}}
 def helper(h):
     return h * 1.5 if h[0].real > 0 else h * 0.5
+def descend(h, depth):
+    if abs(h[0]) < 0.2 or depth > 3:
+        return h
+    return descend(h * 0.6, depth + 1) + 0.01 * depth
+def count_up(h, k):
+    while abs(h[1]) * (1 + 0.1 * k) < 0.8 and k < 9:
+        k += 1
+    return k
 def f(w, x):
-    h = {start}; log = []; s = ""; k = 0; m = 0.0
+    h = {start}; log = []; s = ""; k = last = 0; m = 0.0; count = {{}}; best = None; seen = set()
     for i in range({length}):
         {body}
-    return np.sum(abs(h) * w[0]) + len(log) + len(s) + k + m
+    return np.sum(abs(h) * w[0]) + sum(log) + len(log) + len(s) + len(seen) + k + m
 """
 
 
@@ -57,7 +85,8 @@ def text(seed: int) -> str:
     """The program of a seed."""
     draw = random.Random(seed)
     a, b, c, d = [*draw.choices(ARMS, k=2), *draw.choices(CONDITIONS, k=2)]
-    body = draw.choice(BODIES).format(a=a, b=b, c=c, d=d).replace("\n", "\n        ")
+    parts = [part.format(a=a, b=b, c=c, d=d) for part in draw.choices(BODIES, k=draw.choice((1, 1, 2)))]
+    body = "\n".join(parts).replace("\n", "\n        ")
     return PROGRAM.format(start=draw.choice(STARTS), length=draw.choice(LENGTHS), body=body)
 
 

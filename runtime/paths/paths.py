@@ -139,7 +139,9 @@ def make_path(recording: Recording, program: Program | None, bound: Callable[...
     """The path of *recording*, whose kernel *bound* counts its runs in *counts*."""
     guards = [*recording.graph.guards, *recording.numbers]
     order = sorted(enumerate(guards), key=lambda item: item[1].position)
-    asked = value_keys(recording.graph, [g.atom for g in guards])
+    graph = recording.graph
+    floats = graph.outputs[len(graph.outputs) - len(recording.numbers) :]  # results of the kernel, the last ones
+    asked = value_keys(graph, [*[g.atom for g in graph.guards], *floats])
     questions = [((g.kind, g.site, asked[index]), g.answer, index) for index, g in order]
     return Path(recording, program, bound, [b""] * len(recording.numbers), counts, guards, questions)
 

@@ -173,3 +173,11 @@ def test_branches_that_every_turn_takes_are_paths_that_stay(begins_traced):
         f.value_and_grad(w, x)
     assert f.stats.traces == 3 and f.stats.live == ""
     assert sorted(path.runs for path in f.stats.paths) == [3, 3, 3]
+
+
+def test_floats_that_numpy_is_told_tell_paths_apart():
+    f = compile_grad(lambda x: np.sum(np.nan_to_num(x, nan=float(x[0])) * x[1]))
+    points = [np.array([k, 2.0, np.nan]) for k in (1.0, 3.0)]
+    for x in points * 3:
+        assert f(x) == pytest.approx((x[0] + 2.0 + x[0]) * 2.0)
+    assert [path.runs for path in f.stats.paths] == [3, 3] and f.stats.traces == 2

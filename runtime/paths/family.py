@@ -81,14 +81,18 @@ class Family:
         return [guard for path in self.members for guard in path.guards][number]
 
     def left(self, number: int) -> list[Path]:
-        """The members that were asked something else than the last one, by the launch's answer, and may hold, by what
-        that has told until it failed."""
+        """The members that may hold, by what the last one has told until it failed, by the launch's answer; but for
+        those that gave another answer where it did: the launch has run them."""
         last, guard = [(path, k) for path in self.members for k in range(len(path.guards))][number]
         held = {question: answer for question, answer, k in last.questions if k < guard}  # which are checked in order
-        other = next(question for question, _, k in last.questions if k == guard)
+        at = next(k for k, (*_, index) in enumerate(last.questions) if index == guard)
+        asked, failed, _ = last.questions[at]
+        before = [told[:2] for told in last.questions[:at]]
 
         def possible(path: Path) -> bool:
-            return all(asked != other and held.get(asked, answer) == answer for asked, answer, _ in path.questions)
+            told = [told[:2] for told in path.questions]
+            run = told[:at] == before and len(told) > at and told[at][0] == asked
+            return not run and (asked, failed) not in told and all(held.get(q, a) == a for q, a in told)
 
         return [path for path in self.members if possible(path)]
 

@@ -76,7 +76,7 @@ class Path:
 
     @property
     def told(self) -> Any:
-        """What was asked in the run, with the answers, and what else it relies on."""
+        """The questions of the run with their answers, and the facts that it relies on beside them."""
         return [(question, answer) for question, answer, _ in self.questions], self.recording.premises
 
     def stats(self, mode: str) -> PathStats:

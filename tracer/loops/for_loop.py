@@ -191,9 +191,7 @@ class ForLoop(MarkedLoop):
         self.shares = False  # whether code of the user's takes items from the iterator, too
         self.at = 0
         self.waits = 0  # marked iterations that were to wait for a longer row
-        self.begun: Iteration | None = (
-            None  # the marked one, until a loop node was made of it, or it has no chance of one
-        )
+        self.begun: Iteration | None = None  # the marked one, until it is a loop node, or has no chance to be one
         self.redone = False  # whether an iteration is to be made once more, whose item was taken
         # of the first iteration, if it has ended with arrays of another kind: how to begin with those; its operations
         self.first: tuple[list[Callable[[], object]], int] = [], 0

@@ -78,12 +78,17 @@ class Family:
 
     def failed(self, number: int) -> Guard:
         """The guard at which the last member failed, by the launch's answer."""
-        return [guard for path in self.members for guard in path.guards][number]
+        path, guard = self._missed(number)
+        return path.guards[guard]
+
+    def _missed(self, number: int) -> tuple[Path, int]:
+        """(the last member, the guard at which it failed), by the launch's answer."""
+        return [(path, k) for path in self.members for k in range(len(path.guards))][number]
 
     def left(self, number: int) -> list[Path]:
         """The members that may hold, by what the last one has told until it failed, by the launch's answer; but for
         those that gave another answer where it did: the launch has run them."""
-        last, guard = [(path, k) for path in self.members for k in range(len(path.guards))][number]
+        last, guard = self._missed(number)
         held = {question: answer for question, answer, k in last.questions if k < guard}  # which are checked in order
         at = next(k for k, (*_, index) in enumerate(last.questions) if index == guard)
         asked, failed, _ = last.questions[at]

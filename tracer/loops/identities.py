@@ -7,6 +7,7 @@ place at its end, by the id of the ``StartNumber``."""
 from __future__ import annotations
 
 import operator
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,10 @@ from ..record.recorder import Recorder
 from .positions import Affine
 
 
-def unmarked(recorder: Recorder, value: Any) -> Any:
-    """The value in whose place *value* stood in a marked iteration, if it did; else *value* itself."""
-    while id(value) in recorder.loops.marked_values:
+def unmarked(recorder: Recorder, value: Any, but: Container[int] = ()) -> Any:
+    """The value in whose place *value* stood in a marked iteration, if it did; else *value* itself.  *but*: ids of
+    values that are left as they are."""
+    while id(value) in recorder.loops.marked_values and id(value) not in but:
         value = recorder.loops.marked_values[id(value)][1]
     return value
 
@@ -51,10 +53,7 @@ class Identities:
 
     def _of_this(self, value: Any) -> Any:
         """*value*; the one in whose place it stood in an iteration of a loop within this one, which stood alone."""
-        known = self.of.recorder.loops.marked_values
-        while id(value) not in self.stand_ins and id(value) in known:
-            value = known[id(value)][1]
-        return value
+        return unmarked(self.of.recorder, value, self.stand_ins)
 
     def are_passed_on(self) -> bool:
         """Whether a place has, after the loop, an array or a NaN from before it: which one depends on how many

@@ -696,8 +696,9 @@ class FunctionDispatcher(Dispatcher):
         self.stats.traces += 1
         wanted = in_pieces if live.segments is None else lambda nodes: True  # as those before it were
         found = record_pieces(self.fn, call, endpoint.mode, self.learned, wanted)
-        if isinstance(found, Recording) and self._plain_answers(endpoint, call):
-            live.plain = better_plainly(found)  # from the next call on
+        if self._plain_answers(endpoint, call):
+            nodes = found.graph.nodes if isinstance(found, Recording) else found.nodes
+            live.plain = better_plainly(nodes)  # from the next call on
         return self._run_found(call, found, live)
 
     def _run_found(self, call: Call, found: Recording | Pieces, live: Live) -> Any:

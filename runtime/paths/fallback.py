@@ -69,10 +69,9 @@ def too_long(recording: Recording) -> Reason | None:
     return Refusal.REPLAY_LONG(count=length, branches=pieces - 1, site=recording.graph.guards[-1].site)
 
 
-def better_plainly(recording: Recording) -> bool:
+def better_plainly(nodes: Sequence[Node]) -> bool:
     """Whether NumPy is done with what a live run computes before this is recorded and its kernel has run.  A heuristic:
     either way is right."""
-    nodes = recording.graph.nodes
     by_kernel = RECORDING + len(nodes) * RECORDED
     by_numpy = sum(map(_by_numpy, nodes))
     return by_numpy < by_kernel

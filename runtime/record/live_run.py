@@ -333,7 +333,8 @@ class LiveRun:
         if known is None:
             self.has_given |= type(getattr(f, "__self__", None)) in _SUSPENDED and bool(args)  # whose frame keeps it
             owner = (f.__self__,) if type(f) is types.MethodType else ()
-            shares = self.written.handed([*owner, *args, *kwargs.values()])
+            writes = not only_computes(f) or not kwargs.keys().isdisjoint(INTO)
+            shares = writes and self.written.handed([*owner, *args, *kwargs.values()])
             if shares and isinstance(f, type) and f.__flags__ & HEAP_TYPE:
                 return partial(self.written.making, f, *args, **kwargs)
             known = self._in_c(f, args, kwargs) if type(f) in _C_FUNCTIONS else self._over_users(f)

@@ -112,6 +112,7 @@ class WrittenPlaces:
         for owner in owners:  # which may keep objects that have plain values by now
             if type(owner) is _CACHES and holds_traced([owner]):
                 owner.cache_clear()
+        self._places.clear()  # so that lists which nobody else has end here
 
 
 def _reference(owner: Any) -> Any:

@@ -128,6 +128,12 @@ def test_a_long_loop_is_not_compiled_as_a_whole(monkeypatch):
     for scale in (100.0, 200.0, 0.1):
         agree(f, plain, scale * np.ones(5))
     assert f.stats.live.endswith("(replay/long)") and f.stats.compiles <= 5
+    for _ in range(2):
+        f(100.0 * np.ones(5))
+    recorded = f.stats.traces
+    for scale in (100.0, 200.0):  # NumPy is faster than a recording
+        np.testing.assert_allclose(f(scale * np.ones(5)), plain(scale * np.ones(5)), rtol=1e-12)
+    assert f.stats.traces == recorded
 
 
 def test_structures_aux_and_several_arguments():

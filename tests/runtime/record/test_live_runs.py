@@ -21,6 +21,7 @@ from agreement import numerical_gradient
 import tracegrad
 from tracegrad import compile_grad
 from tracegrad.runtime.record.reached import Reached
+from tracegrad.runtime.record.unwrap_tracers import Holders
 from tracegrad.runtime.record.written_places import WrittenPlaces
 from tracegrad.runtime.state.trust import Trust
 from tracegrad.tracer.ir.errors import MutationError, UnsupportedError
@@ -789,3 +790,28 @@ def test_a_special_method_may_be_an_object_that_is_called():
 
     assert fn(np.ones(2)) == 2.0
     assert fn.stats.live
+
+
+def test_nobody_is_searched_for_who_holds_what_lists_of_the_run_held(monkeypatch):
+    """Neither a builtin that only reads a list nor what the run notes of its own lists makes a walk of the heap."""
+
+    def search(self, plain, out):
+        raise AssertionError("the heap is walked")
+
+    def plain(x):
+        time.perf_counter()
+        rows = [x * 1.0, x * 2.0]
+        for k, row in enumerate(rows):
+            rows[k] = row * 0.5
+        ends = [a + b for a, b in zip(rows, reversed(rows), strict=True)]
+        rows.append(ends[0])
+        rows.extend(ends)
+        return np.sum(rows[-1]) + np.sum(rows[0] * x)
+
+    monkeypatch.setattr(Holders, "settle", search)
+    f = compile_grad(plain)
+    for _ in range(3):
+        value, gradient = f.value_and_grad(X)
+        np.testing.assert_allclose(value, plain(X), rtol=1e-12)
+        np.testing.assert_allclose(gradient, numerical_gradient(plain, (X,)), rtol=1e-6)
+    assert "the clock" in f.stats.live

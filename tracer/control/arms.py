@@ -275,7 +275,7 @@ def merge_values(
         merged = wrap_array(F.select(predicate, a, b), c_order=False)
         _freeze(place, merged, first, second)  # NumPy's is one of two, which others may show
         return merged
-    if not issubclass(kind, (bool, np.inexact, np.bool_)):
+    if not issubclass(kind, (bool, np.number, np.bool_)):
         return refuse()
     return wrap(F.select(predicate, to_atom(first), to_atom(second)))
 

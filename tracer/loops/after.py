@@ -19,7 +19,7 @@ from .identities import Identities
 from .list_rows import OfLoop, freeze
 from .parts import Cut, LoopResults, Wanted
 from .positions import Affine
-from .python_ints import counted
+from .python_ints import SMALL, counted, is_python_int
 from .row_writes import value_of
 from .tables import TableRow, row_after
 from .values import UNSET, Changeable, Like, alike, atom_of, frozen_in, has_again, like, put_together, taken_apart
@@ -108,6 +108,8 @@ class After:
             found = self.memo[id(end)] = TracedArray(atom, self.of.recorder)
             found._storage.c_order = kind.c_order
             found._storage.array0d = kind.kind is np.ndarray
+            if is_python_int(found):
+                self.of.recorder.loops.int_ranges[atom] = SMALL  # type: ignore[index]
             taken = type(end) is TracedArray and (end._steps or id(end._storage) in self.parts_taken)
             part = type(end) is TracedArray and end._storage.owner == A_PART
             if type(end) is TracedArray and hasattr(end._storage.owner, "refuse"):

@@ -7,6 +7,7 @@ where it does not hold everything is put back as it was."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -102,7 +103,8 @@ def _take_out(parts: Cut) -> None:
     for out in [out for node in parts.outside.values() for out in node.outs]:
         if out in spots and spots[out].x in parts.known:  # which is gone
             spots[out] = spots[out]._replace(x=parts.known[spots[out].x])
-    recorder.rewrite(marked.nodes, marked.guards, kept, [guard for guard in guards if not parts.depends(guard.atom)])
+    asked = [replace(g, atom=parts.known.get(g.atom, g.atom)) for g in guards if not parts.depends(g.atom)]
+    recorder.rewrite(marked.nodes, marked.guards, kept, [g for g in asked if not isinstance(g.atom, Lit)])
     if recorder.premise is not None and parts.depends(recorder.premise.atom):
         recorder.premise = None
 

@@ -139,7 +139,7 @@ class MarkedLoop:
     def __init__(self, recorder: Recorder, loop: Any) -> None:
         self.recorder, self.loop = recorder, loop
         self.lessons: Lessons = lessons_of(recorder, loop)
-        self.learned = EarlierWrites()
+        self.learned = EarlierWrites(scattered=dict(self.lessons.scattered))
         self.iteration: Iteration | None = None
         self.attempts = 0
         self.rebinds = False
@@ -356,7 +356,7 @@ class ForLoop(MarkedLoop):
                     self._may_run_again()
             self._may_wait(iteration, found)
             note_refusal(self.recorder, found, self.attempts)
-            self._refused(iteration, frame)
+            self._refused(iteration, frame, found)
             return False
         if iteration.taken is not None:
             self.values, self.stopped, self.taken = found, k, iteration.taken
@@ -380,11 +380,11 @@ class ForLoop(MarkedLoop):
         self._skip(self.at - 1 - k if limited else remain.offset - 1)
         return not limited
 
-    def _refused(self, iteration: Iteration, frame: FrameType) -> None:
-        """No loop node was made of the iteration, which stands for itself."""
+    def _refused(self, iteration: Iteration, frame: FrameType, reason: Reason) -> None:
+        """No loop node was made of the iteration, which stands for itself, for this *reason*."""
         iteration.keep_no_copies(frame)
         if self.attempts >= MOST_ATTEMPTS:
-            iteration.give_up(frame)
+            iteration.give_up(frame, reason)
 
     def _may_wait(self, iteration: Iteration, reason: Reason) -> None:
         """Let an iteration in vain count for nothing whose rows were too short."""
@@ -421,7 +421,7 @@ class ForLoop(MarkedLoop):
 
     def _stopping(self, iteration: Iteration, frame: FrameType, reason: Reason) -> tuple[Any, ...] | Reason:
         """As ``iteration.finish``, of a loop that stops before an iteration in which a question has another answer."""
-        if self.uncertain or self.recorder.open_loops or self.recorder.stand_ins.batches:  # rows may be left elsewhere
+        if self.uncertain or self.recorder.stand_ins.batches:  # rows may be left elsewhere
             return reason
         return iteration.finish(frame, True)
 

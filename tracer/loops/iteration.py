@@ -36,7 +36,7 @@ from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
 from .places import Element, WrittenPlace, elements_behind
 from .positions import Affine, Reader
-from .python_ints import UNBOUNDED, in_plain_iterations, is_python_int, run_again
+from .python_ints import SMALL, UNBOUNDED, in_plain_iterations, is_python_int, is_small, run_again, traced_int
 from .row_writes import MAX_BACK
 from .tables import NO_NUMBER, held_rows, maybe_floats, table_of
 from .values import (
@@ -103,6 +103,8 @@ class Iteration:
         self.stand_ins: list[tuple[TracedArray, StartNumber]] = []  # arrays of symbols
         self.symbols: tuple[Any, ...] = ()
         self.floats: list[Any] = []  # names of Python floats that begin as ``np.float64``
+        self.ints: list[tuple[str, Atom]] = []  # integers of Python's that are carried, by the names shown
+        self.guards_asked = 0  # how many guards the recording had at its end
         self.before: dict[str, Any] = {}  # values of names before a loop that may have no iteration
         self.read_after: list[Any] = []  # what names and places have at its end, but for names that nobody reads then
         self.total = Affine(1)  # the number of all its iterations
@@ -190,6 +192,8 @@ class Iteration:
         if name in self.lessons.floats and type(value) is float:
             value = wrap(Lit(value, FLOAT))
             self.floats.append(name)
+        if name in self.lessons.ints and type(value) is int:
+            value = traced_int(self.recorder, value)
         if (id(self.loop), name) in self.recorder.taught.unordered and type(value) is TracedArray:
             value._storage.c_order = False  # or unknown
         given: list[Any] = []
@@ -223,7 +227,10 @@ class Iteration:
     def _leaf(self, value: Any) -> StartNumber:
         if type(value) is TracedArray and id(value._storage) in self.buffers:
             return StartNumber(value, None)
-        return StartNumber(value, self.marked.carried(atom_of(value)))
+        symbol = self.marked.carried(atom_of(value))
+        if is_python_int(value):
+            self.recorder.loops.int_ranges[symbol] = SMALL  # as each iteration asks of what it ends with
+        return StartNumber(value, symbol)
 
     def _symbol(self, leaf: StartNumber) -> Any:
         """The array in the place of *leaf*."""
@@ -258,6 +265,7 @@ class Iteration:
         """The values of the names that are assigned after the loop that stands for all that remains; or why there is
         none.  *stops*, *go_on*: as of ``Wanted``."""
         marked, found = self.marked, frame.f_locals
+        self.guards_asked = len(self.recorder.guards)
         self.check_floats(found)
         marked.close()
         self.buffers.update({id(table.storage): (table.storage, symbol) for table, symbol in marked.tables})
@@ -285,6 +293,7 @@ class Iteration:
             return self.marked.seen("an object of a list is kept")
         with building(self.recorder):
             reason = self._objection(found, wanted, values)
+            reason = reason or self._large_ints()
             if reason is not None:
                 return reason
             for key, (_, symbol) in self.buffers.items():
@@ -313,6 +322,11 @@ class Iteration:
             undraw()
             return results
         return self._put(results, made, lists, after)
+
+    def _large_ints(self) -> Reason | None:
+        """Why integers of Python's can't be carried; each iteration asks whether they are small where nobody knows."""
+        large = [name for name, atom in self.ints if not is_small(self.recorder, atom)]
+        return Refusal.LOOP_VALUE(name=large[0]) if large else None
 
     def _draws(self, wanted: Wanted) -> Callable[[], None]:
         """Draw what the iterations that remain draw from generators outside; how to take that back."""
@@ -421,14 +435,23 @@ class Iteration:
         if (seen and can_change) or self._has_copies(kept):
             in_plain_iterations(self.recorder, self.loop, _MADE_ANEW)
 
-    def give_up(self, frame: FrameType) -> None:
-        """No loop node is made of the loop: integers of Python's that are traced now are to be Python's own."""
+    def give_up(self, frame: FrameType, reason: Reason) -> None:
+        """No loop node is made of the loop, for this *reason*: integers of Python's that are traced now are to be
+        Python's own, and what is asked of them otherwise than in other iterations a choice, if it can be."""
         found = frame.f_locals
         names = [name for name in self.loop.assigned if name not in self.loop.target_names]
         values = [found.get(name) for name in names] + [place.get() for place in self.places.values()]
         if any(map(is_python_int, values)):
+            if reason.code is Refusal.LOOP_ANSWERS and self.recorder.choices is not None:
+                self._want_choices(self.recorder.choices)
             in_plain_iterations(self.recorder, self.loop, UNBOUNDED)
         keep_identities(self.recorder, self.loop, self.learned)
+
+    def _want_choices(self, choices: Any) -> None:
+        """Note that what the iteration has asked is to be choices."""
+        for guard in self.recorder.guards[self.marked.guards : self.guards_asked]:
+            if guard.kind == "bool" and guard.site is not None:
+                choices.want((guard.site.file, guard.site.line))
 
     def _end(
         self, name: Any, shown: str, value: Any, ends: dict[Var, Atom], values: dict[Any, list[Any]]
@@ -445,6 +468,8 @@ class Iteration:
             self.recorder.taught.uncounted.add((id(self.loop), shown))
             run_again(self.recorder, _NO_COUNT)  # what was computed from it is no integer of Python's any more
         leaves: list[Any] = []
+        if type(value) is int and is_python_int(start.leaves[0].before if start.leaves else None):
+            value = traced_int(self.recorder, value)
         pattern = self.patterns[name] = taken_apart(value, leaves, name in self.lessons.deep, self.ended)
         for leaf in start.leaves:
             if leaf.symbol is not None and type(leaf.before) is TracedArray and self._is_written(leaf.before):
@@ -454,9 +479,10 @@ class Iteration:
         if not alike(start.pattern, pattern):
             return self._unlike(name, shown, start, value)
         for leaf, end in zip(start.leaves, leaves, strict=True):
-            if leaf.symbol is not None and (type(end) is int or is_python_int(end)):  # Python's have no bounds
-                self._goes_up(name, shown, leaf.symbol, end)
-                return Refusal.LOOP_VALUE(name=shown)
+            if leaf.symbol is not None and is_python_int(end):
+                if self._goes_up(name, shown, leaf.symbol, end):
+                    return Refusal.LOOP_VALUE(name=shown)
+                self.ints += (shown, atom_of(leaf.before)), (shown, end.atom)
             if leaf.symbol is not None:
                 ends.update(zip(reals(leaf.symbol), whole_reals(atom_of(end)), strict=True))  # type: ignore[arg-type]
             elif not _is_same_view(leaf.before, end) and not self._moved(leaf.before, end):
@@ -510,12 +536,15 @@ class Iteration:
             return False
         return maybe_floats(self.recorder.nodes[self.marked.nodes :], {symbol}) is not None
 
-    def _goes_up(self, name: Any, shown: str, symbol: Var, end: Any) -> None:
+    def _goes_up(self, name: Any, shown: str, symbol: Var, end: TracedArray) -> bool:
         """Learn whether the integer that was *symbol* goes up by a constant."""
-        if type(end) is TracedArray and (id(self.loop), shown) not in self.recorder.taught.uncounted:
-            form = Reader({symbol: Affine(0, {symbol: 1})}.get, self.marked.node_of).form(end.atom)
-            if form is not None and form.slopes == {symbol: 1} and form.offset:
-                self.lessons.steps[name] = form.offset
+        if (id(self.loop), shown) in self.recorder.taught.uncounted:
+            return False
+        form = Reader({symbol: Affine(0, {symbol: 1})}.get, self.marked.node_of).form(end.atom)
+        if form is None or form.slopes != {symbol: 1} or not form.offset:
+            return False
+        self.lessons.steps[name] = form.offset
+        return True
 
     def _moved(self, before: TracedArray, end: Any) -> bool:
         """Whether *end*, in the place of the array *before*, is another one whose buffer is carried (`a, b = b, a`)."""
@@ -544,6 +573,9 @@ class Iteration:
             step = form.slopes.get(self.marked.number)
         if step and (id(self.loop), shown) not in self.recorder.taught.uncounted:
             self.lessons.steps[name] = step
+            return Refusal.LOOP_VALUE(name=shown)
+        if type(start.value) is int and (type(value) is int or is_python_int(value)):
+            self.lessons.ints.add(name)
             return Refusal.LOOP_VALUE(name=shown)
         if type(start.value) is float and type(value) is TracedArray and class_of(value) is np.float64:
             once = (id(self.loop), shown) in self.recorder.taught.uncounted
@@ -612,6 +644,8 @@ class Iteration:
         for known in (learned.filled, learned.scattered, learned.grows, learned.histories):
             for key in ids & known.keys():
                 del known[key]
+        for key in ids & self.lessons.scattered.keys():
+            del self.lessons.scattered[key]
         learned.places = {key: place for key, place in learned.places.items() if id(place.owner) not in ids}
 
     def _filled(self, found: dict[str, Any]) -> str:
@@ -625,6 +659,7 @@ class Iteration:
                 learned.filled[key] = target, now + slope, slope
         read_ahead = {key: h.target for key, h in marked.histories.items() if h.filling and key in marked.read}
         learned.scattered.update({**marked.scattered, **read_ahead})
+        self.lessons.scattered.update(learned.scattered)
         learned.mixed.update([key for key, history in marked.histories.items() if history.is_mixed])
         for history in marked.histories.values():
             if what := history.objection() or ("a number is kept" if self._keeps(found, history) else ""):

@@ -27,7 +27,7 @@ from .holders import tape_of
 from .list_rows import ListRow
 from .places import Element, WrittenPlace
 from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
-from .python_ints import in_plain_iterations, int_in_loop, made_int
+from .python_ints import in_plain_iterations, int_in_loop, knows_int, made_int
 from .tables import Table, looked_at, stand_alone
 
 _ALIAS = PRIMITIVES["alias"]
@@ -52,6 +52,7 @@ class Marked:
         self.nodes, self.guards = len(recorder.nodes), len(recorder.guards)
         self.batches, self.draws = len(recorder.stand_ins.rows), len(recorder.drawn.outside)
         self.carries: list[CarriedSymbol] = []
+        self.changing: set[Atom] = set()  # symbols of carries
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
         self.kept: dict[int, tuple[Storage, Atom]] = {}  # these, and what they held
         self.places: dict[Any, WrittenPlace] = {}  # of objects, that are written
@@ -82,6 +83,7 @@ class Marked:
         self.calls_users = False  # whether a special method of the user's has got a traced value
         self.is_short = False  # whether it has so few iterations that it is marked for the loops within it alone
         recorder.loops.made_int, recorder.loops.int_in_loop = made_int, int_in_loop
+        recorder.loops.knows_int = knows_int
         recorder.open_loops.append(self)
         self.number = self.alias(Lit(0, INT, weak=True))
         self.forms[self.number] = Affine(0, {self.number: 1})
@@ -135,6 +137,7 @@ class Marked:
         """The symbol of a carry that begins as *atom*; of a complex one of each of its lanes."""
         symbol = self.alias(atom)
         self.carries += map(CarriedSymbol, reals(symbol), whole_reals(atom))  # type: ignore[arg-type]
+        self.changing.update(reals(symbol))
         return symbol
 
     def integer(self, form: Affine, value: int | Atom) -> TracedArray:
@@ -154,13 +157,17 @@ class Marked:
         """A reader of forms of values that *makers*, or nodes of the recording, have."""
         recorder = self.recorder
 
+        def maker(var: Var) -> Node | None:
+            return makers.get(var) or self.node_of(var)
+
         def known(var: Var) -> Affine | None:
             if var in self.forms:
                 return self.forms[var]
             found = next((loop.forms[var] for loop in recorder.open_loops if var in loop.forms), None)
             return recorder.loops.known_forms.get(var) if found is None else found
 
-        return Reader(known, lambda var: makers.get(var) or self.node_of(var))
+        loops = (self, *recorder.open_loops)
+        return Reader(known, lambda x: None if any(x in loop.changing for loop in loops) else maker(x))
 
     def node_of(self, atom: Atom) -> Node | None:
         """The node that makes *atom*."""

@@ -16,7 +16,7 @@ from ..ir.aval import INT
 from ..ir.errors import UnsupportedError
 from ..ir.graph import Atom, Lit, Node, Var
 from ..ir.refusals import Refusal
-from ..ops.elementwise import F, cast
+from ..ops.elementwise import F, cast, like
 from ..ops.shape import reshape
 from ..record.array import TracedArray
 from ..record.recorder import Recorder
@@ -27,7 +27,8 @@ UNBOUNDED = "an integer of a loop may not fit in 64 bits: the run is made again,
 Range = tuple[int, int]  # the least and the greatest value
 
 _FITS = 1 << 62
-_SMALL = 1 << 31
+SMALL: Range = -(1 << 31), 1 << 31  # of an integer that is carried, or an element of an array
+OF_FLOATS: Range = -(1 << 30), 1 << 30  # of ``int(x)`` of a float, whose square fits beside others
 _ITERATIONS = 1 << 40  # of a loop whose length nobody knows
 _BITS = 128  # of a shift or power that is looked at
 
@@ -45,20 +46,24 @@ def made_int(recorder: Recorder, node: Node) -> None:
 
 
 def int_in_loop(recorder: Recorder, atom: Atom) -> TracedArray | None:
-    """The integer of Python's that the element *atom* of an array is, in a marked iteration, which asks whether it is a
-    small one; None where it is none."""
-    dtype = atom.aval.dtype
-    if dtype.kind not in "iu" or not isinstance(atom, Var) or recorder.open_loops[-1].form(atom) is not None:
+    """``int(x)`` of the element *atom* of an array, in a marked iteration, which asks whether that is a small one; None
+    where it is none."""
+    kind, size = atom.aval.dtype.kind, atom.aval.dtype.itemsize
+    if kind not in "iuf" or not isinstance(atom, Var) or recorder.open_loops[-1].form(atom) is not None:
         return None
-    found = cast(reshape(atom, ()), INT)
-    if dtype.itemsize < INT.itemsize:
-        info = np.iinfo(dtype)
+    atom, (low, high) = reshape(atom, ()), SMALL if kind != "f" else OF_FLOATS
+    if kind != "f" and size < INT.itemsize:
+        info = np.iinfo(atom.aval.dtype)
         low, high = int(info.min), int(info.max)
     else:
-        low, high = -_SMALL, _SMALL
-        fits = F.logical_and(F.ge(atom, Lit(low if dtype.kind == "i" else 0, dtype)), F.le(atom, Lit(high, dtype)))
-        if not recorder.guard(reshape(fits, ()), "bool"):
+        least, most = (like(low if kind != "u" else 0, atom), like(high, atom))
+        fits = F.logical_and(F.ge(atom, least), F.le(atom, most))
+        if recorder.arms:
+            recorder.presume(fits)
+            atom = F.minimum(F.maximum(atom, least), most)  # where the arm is not taken
+        elif not recorder.guard(fits, "bool"):
             return None
+    found = cast(F.trunc(atom) if kind == "f" else atom, INT)
     assert isinstance(found, Var)
     recorder.loops.int_ranges[found] = low, high
     return TracedArray(cast(found, INT, weak=True), recorder)
@@ -180,3 +185,24 @@ _RULES: dict[str, Callable[..., Range | None]] = {
 def is_python_int(value: Any) -> bool:
     """Whether *value* is a traced integer of Python's."""
     return type(value) is TracedArray and value.aval.weak and value.aval.dtype.kind == "i"
+
+
+def knows_int(recorder: Recorder, value: Any) -> bool:
+    """Whether *value* is an integer of Python's that fits, in a marked iteration."""
+    if not recorder.open_loops or type(value) is int:
+        return bool(recorder.open_loops) and abs(value) <= _FITS
+    return is_python_int(value) and known_range(recorder, value.atom) is not None
+
+
+def traced_int(recorder: Recorder, value: int) -> TracedArray:
+    """The integer of Python's as a traced one."""
+    return TracedArray(Lit(value, INT, weak=True), recorder)
+
+
+def is_small(recorder: Recorder, atom: Atom) -> bool:
+    """Whether an integer of Python's is in :data:`SMALL`, which is asked where it is not known."""
+    found, (low, high) = known_range(recorder, atom), SMALL
+    if found is not None and low <= found[0] and found[1] <= high:
+        return True
+    fits = F.logical_and(F.ge(atom, Lit(low, INT)), F.le(atom, Lit(high, INT)))
+    return not isinstance(atom, Lit) and bool(recorder.guard(fits, "bool"))

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ..ir.errors import unrecordable
+from ..ir.refusals import Reason
 from ..record.recorder import Recorder
 from ..record.retry import Options, Retry
 from .for_loop import MOST_ATTEMPTS, ForLoop, source_to_mark, worth_marking
@@ -58,7 +59,7 @@ class RestartedLoop(ForLoop):
         if self.recorder.loops.interrupted or unrecordable.last() is not None:
             raise Retry(Options(_ACTS))
 
-    def _refused(self, iteration: Iteration, frame: FrameType) -> None:
+    def _refused(self, iteration: Iteration, frame: FrameType, reason: Reason) -> None:
         """Take the iteration back."""
         self.learned.made_anew = False  # nobody sees the copies
         self.refused = True

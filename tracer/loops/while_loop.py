@@ -78,7 +78,7 @@ class WhileLoop(MarkedLoop):
                 self.recorder.guard(self.go_on, "bool")
             note_refusal(self.recorder, found, self.attempts)
             if self.attempts >= MOST_ATTEMPTS:
-                iteration.give_up(frame)
+                iteration.give_up(frame, found)
             return False
         self.closed = iteration.asks or iteration.length != self.count or self.acts  # there may be more
         self.values, self.rebinds, self.final, self.told = found, True, True, iteration.told

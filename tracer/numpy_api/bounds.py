@@ -79,6 +79,9 @@ def _traced_positions(atom: Atom, size: int, axis: int, mode: str) -> Atom:
     fits = F.logical_and(F.ge(atom, F.neg(n)), F.lt(atom, n))
     everywhere = reduce("all", fits, tuple(range(fits.aval.ndim)))
     recorder = require_recorder("indexing")
+    if recorder.arms and not recorder.abstract:
+        recorder.presume(everywhere)
+        return _traced_positions(from_front(atom, size), size, axis, "clip")  # where the arm is not taken
     if not recorder.abstract and not recorder.guard(everywhere, "index"):
         found = np.asarray(recorder.value(atom))
         bad = found[(found < -size) | (found >= size)].flat[0]

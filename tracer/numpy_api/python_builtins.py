@@ -571,6 +571,8 @@ def _choosable(values: Sequence[Any], traced: bool = True) -> bool:
     if len(kinds) == 1 and all(issubclass(kind, float | np.floating) for kind in kinds):
         return True
     choices = recorder.choices
+    if all(recorder.loops.knows_int(recorder, x) for x in values):
+        return True
     return choices is not None and _place() not in choices.refused and all(number_of(x) is not None for x in values)
 
 

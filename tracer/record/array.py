@@ -551,17 +551,17 @@ class TracedArray(metaclass=_StandIn):
     def __trunc__(self) -> int:
         return int(self)
 
-    def __floor__(self) -> int:
+    def __floor__(self) -> Any:
         return self._asked_integer(F.floor)
 
-    def __ceil__(self) -> int:
+    def __ceil__(self) -> Any:
         return self._asked_integer(F.ceil)
 
-    def _asked_integer(self, rounding: Callable[[Atom], Atom]) -> int:
+    def _asked_integer(self, rounding: Callable[[Atom], Atom]) -> Any:
         """The integer to which the value is rounded, which is a question as that of int() is."""
         if self._atom.aval.is_float:
-            return int(wrap(rounding(rounded(reshape(self.atom, ()))), self._recorder))
-        return int(self)
+            return wrap(rounding(rounded(reshape(self.atom, ()))), self._recorder)._tracegrad_int()
+        return self._tracegrad_int()
 
     def item(self, *index: Any) -> Any:
         """The value as a Python number: a float keeps its gradient, an integer is a number of the run; a bool is a
@@ -574,14 +574,14 @@ class TracedArray(metaclass=_StandIn):
         return value._tracegrad_int() if value._atom.aval.dtype.kind in "iu" else value._concrete("item").item()
 
     def _tracegrad_int(self) -> Any:
-        """``int(t)`` in recorded code: an integer is a number of the run, where the recorder takes it."""
+        """``int(t)`` in recorded code: an integer is a number of the run, where the recorder takes it, or a loop."""
         recorder = self._recorder
         take, found = recorder.int_of, None
         self._check_one_element("int")
-        here = self._atom.aval.dtype.kind in "iu" and current_recorder() is recorder
+        here = current_recorder() is recorder
         if here and recorder.open_loops and recorder.parent is None:
             found = recorder.loops.int_in_loop(recorder, self.atom)
-        if found is None and take is not None and here:
+        if found is None and take is not None and here and self._atom.aval.dtype.kind in "iu":
             found = take(self.atom)
         return int(self._concrete("int")) if found is None else found
 

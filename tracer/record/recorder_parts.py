@@ -39,7 +39,7 @@ class LoopState(Part):
     """Knowledge of the user's loops over symbols.  ``spots``: reads and writes at traced positions (buffers.py).
     ``known_forms``: integers of iterations that were marked in vain (loops/positions.py).  ``int_ranges``: bounds of
     integers of Python's, where they are known; ``made_int`` is told of these; ``int_in_loop`` gives the one that an
-    integer is in a marked iteration.  ``marked_values``: by id, values with
+    integer is in a marked iteration; ``knows_int`` tells whether a value is one.  ``marked_values``: by id, values with
     which marked iterations began (each, the one in whose place it stood).  ``made_anew``: by id, containers that others
     stand for, these, and the loops.  ``copies``: by id, objects that stand for items of a list, and the iterations.
     ``lessons``: of runs of loop statements, for the next ones.  ``plain_rows``: by
@@ -55,6 +55,7 @@ class LoopState(Part):
     int_ranges: dict[Var, tuple[int, int]] = field(default_factory=dict)
     made_int: Callable[[Any, Node], None] = lambda recorder, node: None
     int_in_loop: Callable[[Any, Atom], Any] = lambda recorder, atom: None
+    knows_int: Callable[[Any, Any], bool] = lambda recorder, value: False
     marked_values: dict[int, tuple[Any, Any]] = field(default_factory=dict)
     tables: dict[int, Any] = field(default_factory=dict)
     table_arrays: dict[int, Any] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from ..ir.graph import Atom, Lit, literal
 from ..ir.refusals import Refusal
 from ..ir.site import is_own
 from ..ops.elementwise import F, cast
-from .array import STAND_INS, UFUNCS, TracedArray, class_of, wrap
+from .array import STAND_INS, UFUNCS, TracedArray, class_of, to_atom, wrap
 from .integers import operators
 from .recorder import Recorder, current_recorder
 from .shown_text import shows_text
@@ -67,6 +67,8 @@ def chosen(predicate: Atom, first: Any, second: Any, place: Place) -> Any:
     """*first* where *predicate* holds, else *second*, numbers of any class; None where they are none."""
     a, b = number_of(first), number_of(second)
     recorder = current_recorder()
+    if recorder is not None and all(recorder.loops.knows_int(recorder, x) for x in (first, second)):
+        return wrap(F.select(predicate, to_atom(first), to_atom(second)))
     if a is None or b is None or recorder is None:
         return None
     value = F.select(predicate, a.value, b.value)

@@ -169,7 +169,7 @@ def _origins(
             raise UntapedError
         if node in first.starts:
             symbol = first.starts[node]
-            before = next((c.before for c in first.marked.carries if c.symbol is symbol), symbol)
+            before = next((c.before for c in first.marked.carries.values() if c.symbol is symbol), symbol)
             if node.edges[0] is not None:
                 found.append((before, TapeOrigin(node.edges[0], node.edge_outs[0], node.versions[0]), False))
             continue

@@ -23,6 +23,8 @@ from .whole import AllIterations
 
 Row = tuple[Atom, int, int]  # an array from outside, the slope and the offset of the position along its first axis
 
+MOST_ROWS = 1 << 24  # iterations for each of which an array may have a row
+
 
 class IterationBody:
     """The body for *parts*, with so many iterations *before*, and *starts* of carries there.  *written*: the carries
@@ -234,9 +236,9 @@ class IterationBody:
 
 
 def greatest(length: Affine | None, outer: Sequence[Any]) -> int:
-    """The greatest number of iterations."""
+    """The greatest number of iterations, where that is one for which there may be rows."""
     if length is None:
         return UNLIMITED
     high = bounds(length, outer)[1]
     assert high is not None
-    return max(high, 0)
+    return UNLIMITED if length.slopes and high > MOST_ROWS else max(high, 0)

@@ -14,9 +14,10 @@ import numpy as np
 from ..ir.aval import BOOL, FLOAT_KINDS
 from ..ir.graph import Atom, Guard, Lit, Node, answered, building, structural
 from ..ir.refusals import Reason, Refusal
-from ..ops.control import CAPACITY
+from ..ops.control import CAPACITY, UNLIMITED
 from ..ops.elementwise import F
 from ..record.recorder_parts import Premise
+from .body import greatest
 from .loop_node import make_loop
 from .marked import Marked
 from .parts import Cut, LoopResults, Wanted
@@ -67,6 +68,8 @@ def cut(marked: Marked, wanted: Wanted) -> LoopResults | Reason:
     if wanted.stops and wanted.go_on is None and not conditions:
         return Refusal.LOOP_ENDLESS(site=marked.site)
     parts = Cut(marked, wanted)  # what the conditions have added belongs to the iteration
+    if wanted.rows and greatest(marked.length, recorder.open_loops) >= UNLIMITED and not wanted.stops:
+        return Refusal.LOOP_COUNT(site=marked.site)
     if parts.keeps_row():  # which is refused when the run is over
         return marked.seen("a value of one row of a batch is kept")
     before = recorder.nodes[marked.nodes :], recorder.guards[marked.guards :], recorder.premise

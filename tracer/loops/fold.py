@@ -33,7 +33,7 @@ def folded(
     starts: dict[Var, Atom] = {}
     most = min([marked.earlier, *map(len, earlier)])
     inside = {out: node for node in body.lines.nodes for out in node.outs}
-    around = {x for loop in body.recorder.open_loops for x in (*[c.symbol for c in loop.carries], *loop.forms)}
+    around = {x for loop in body.recorder.open_loops for x in (*loop.carries, *loop.forms)}
 
     def outside(x: Any) -> Node | None:
         """The node of the recording that makes *x*; none for symbols of loops around, which are other values in each of

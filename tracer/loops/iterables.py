@@ -21,6 +21,7 @@ from .holders import HOLDERS, ROW_ITERATORS
 from .list_rows import part_of_list, row_of_list
 from .marked import Marked
 from .positions import Affine, bounds
+from .python_ints import int_in_loop, is_python_int
 from .quiet import is_plain
 from .tables import RowIterator, TableRow
 from .values import Like, Parts, like, parts_of, put_together
@@ -271,8 +272,10 @@ class SymbolicRange:
 
     def refuse_outer(self) -> None:
         """Have no loop node made of the iterations that are marked, in others of which it is another range."""
-        for outer in self.recorder.open_loops:
-            if outer.number in self.counts.length.slopes:
+        open_loops, slopes = self.recorder.open_loops, self.counts.length.slopes
+        by_data = not slopes.keys() <= {outer.number for outer in open_loops}
+        for outer in open_loops:
+            if by_data or outer.number in slopes:
                 outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
 
     def _of_this_iteration(self) -> range:
@@ -360,12 +363,12 @@ OF_OUTER_LOOPS = (SymbolicRange, RowOfLists)
 
 
 def symbolic_range(recorder: Recorder, *args: Any) -> Any:
-    """``range(*args)``, where integers that follow from the numbers of open loops are among *args*."""
+    """``range(*args)``, where integers of open loops are among *args*."""
     if not recorder.open_loops or not any(type(x) is TracedArray for x in args):
         return range(*args)
     recorder = recorder.in_force()
     marked: Marked = recorder.open_loops[-1]
-    forms = [marked.form(x.atom) if type(x) is TracedArray else Affine(x) for x in args]
+    forms = [_bound_of(marked, x) for x in args]
     step = forms[2].constant if len(forms) > 2 and forms[2] is not None else 1
     start, stop = (Affine(0), forms[0]) if len(forms) == 1 else forms[:2]
     if start is None or stop is None or step not in (1, -1):
@@ -378,6 +381,18 @@ def symbolic_range(recorder: Recorder, *args: Any) -> Any:
     if high is None:
         return range(*args)
     return SymbolicRange(recorder, Counts(start, step, length, plain.start, marked), plain, low is None or low < 1)
+
+
+def _bound_of(marked: Marked, x: Any) -> Affine | None:
+    """The integer *x* as a bound of a range: one that data decides is a part of its own; None of what has no bounds."""
+    if type(x) is not TracedArray:
+        return Affine(x)
+    is_integer = not x.aval.shape and not x.aval.weak and x.aval.dtype.kind in "iu"
+    if is_integer and (found := int_in_loop(marked.recorder, x.atom)) is not None:
+        x = found
+    form = marked.form(x.atom)
+    known = form is None and is_python_int(x) and x.atom in marked.integers
+    return Affine(0, {x.atom: 1}) if known else form  # type: ignore[dict-item]
 
 
 def source_of(recorder: Recorder, iterable: Any, depth: int = 0) -> Iterated | None:

@@ -132,7 +132,7 @@ class Lists:
         if id(value) in self._at:
             return self._at[id(value)]
         at = self._at[id(value)] = len(wanted.rows)
-        starts: dict[Atom, Atom] = {c.symbol: c.before for c in self.marked.carries}
+        starts: dict[Atom, Atom] = {c.symbol: c.before for c in self.marked.carries.values()}
         before = [to_atom(x) if isinstance(x, (*NUMBERS, TracedArray)) else None for x in earlier]
         before = [x if x is None else starts.get(x, x) for x in before]
         with building(self.home):

@@ -91,7 +91,9 @@ def note_loops(recorder: Recorder) -> None:
     """Note the loop nodes of a run that is over, for ``explain()``."""
     for node in recorder.nodes if recorder.loops.iterations else ():
         if node.prim.kind == LOOP and "body" in node.params:
-            length = "turns until it stops by itself" if node.params.get("stops") else f"{node.params['length']} turns"
+            length = f"{node.params['length']} turns"
+            if node.params.get("stops") or node.params["length"] >= UNLIMITED:
+                length = f"turns until {'it stops by itself' if node.params.get('stops') else 'an end that data says'}"
             note = f"rolled: the loop at {node.site}, {len(node.params['body'].nodes)} operations a turn, {length}"
             if note not in recorder.notes:
                 recorder.notes.append(note)
@@ -247,7 +249,7 @@ class _NodeMaker:
         ends: dict[Var, Atom] = {}
         for symbol, end in zip(body.carries, finals, strict=False):
             ends[symbol] = cast(end, symbol.aval.dtype, weak=True) if symbol.aval.weak else end
-        for carry in self.parts.marked.carries:
+        for carry in self.parts.marked.carries.values():
             ends.setdefault(carry.symbol, carry.before)
         last = [
             self._last(end, atom, otherwise)

@@ -51,8 +51,7 @@ class Marked:
         self.site = recorder.site()
         self.nodes, self.guards = len(recorder.nodes), len(recorder.guards)
         self.batches, self.draws = len(recorder.stand_ins.rows), len(recorder.drawn.outside)
-        self.carries: list[CarriedSymbol] = []
-        self.changing: set[Atom] = set()  # symbols of carries
+        self.carries: dict[Atom, CarriedSymbol] = {}  # by symbol
         self.written: dict[int, Storage] = {}  # buffers from before the iteration
         self.kept: dict[int, tuple[Storage, Atom]] = {}  # these, and what they held
         self.places: dict[Any, WrittenPlace] = {}  # of objects, that are written
@@ -136,8 +135,8 @@ class Marked:
     def carried(self, atom: Atom) -> Var:
         """The symbol of a carry that begins as *atom*; of a complex one of each of its lanes."""
         symbol = self.alias(atom)
-        self.carries += map(CarriedSymbol, reals(symbol), whole_reals(atom))  # type: ignore[arg-type]
-        self.changing.update(reals(symbol))
+        carries = map(CarriedSymbol, reals(symbol), whole_reals(atom))  # type: ignore[arg-type]
+        self.carries.update({carry.symbol: carry for carry in carries})
         return symbol
 
     def integer(self, form: Affine, value: int | Atom) -> TracedArray:
@@ -167,7 +166,7 @@ class Marked:
             return recorder.loops.known_forms.get(var) if found is None else found
 
         loops = (self, *recorder.open_loops)
-        return Reader(known, lambda x: None if any(x in loop.changing for loop in loops) else maker(x))
+        return Reader(known, lambda x: None if any(x in loop.carries for loop in loops) else maker(x))
 
     def node_of(self, atom: Atom) -> Node | None:
         """The node that makes *atom*."""

@@ -44,8 +44,9 @@ class Cut:
 
     def __init__(self, marked: Marked, wanted: Wanted) -> None:
         self.marked, self.wanted, self.recorder = marked, wanted, marked.recorder
-        self.known: dict[Atom, Atom] = {c.symbol: c.before for c in marked.carries if wanted.ends[c.symbol] is c.symbol}
-        self.carries = [c for c in marked.carries if c.symbol not in self.known]
+        carries = marked.carries.values()
+        self.known: dict[Atom, Atom] = {c.symbol: c.before for c in carries if wanted.ends[c.symbol] is c.symbol}
+        self.carries = [c for c in carries if c.symbol not in self.known]
         self.inside: set[Atom] = {*[c.symbol for c in self.carries], *marked.forms}
         self.body: list[Node] = []
         self.outside: dict[int, Node] = {}  # by the id of the node as it was recorded

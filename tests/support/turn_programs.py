@@ -59,10 +59,22 @@ BODIES = (
     "seen.add(int(x[i % 4] * 2))\nh = h * (1 + 0.01 * len(seen))",
     "rows = {{j: w[j] for j in range(4) if x[j] > 0.2}}\nh = h + sum(rows.values(), np.zeros(4))",
     "pair = (h, k) if {c} else (h * 0.5, k + 1)\nh, k = pair",
+    "k = (k * 3 + 1) % 7\nh = h + 0.05 * w[k % 4]",
+    "k = min(k + 1, 5) if {c} else max(k - 1, 0)\nh = h * (1 + 0.01 * k)",
+    "for j in range(k % 4):\n  h = h * 0.9 + 0.01 * j\nk += 1 if {c} else 2",
+    "for j in range(SIZES[i]):\n  h = h * 0.9 + 0.02 * j\n{a}",
+    "for j in range(ENDS[i], ENDS[i + 1]):\n  if {d}:\n    h = h + 0.1 * w[j % 4]\n  k += j",
+    "j = int(np.argmax(x)) if {c} else i % 4\nh = h + 0.1 * w[j]",
+    "k = int(abs(h[i % 4]) * 3) % 5\nh = h * 0.9 + 0.1 * RATE[k % 2]",
+    "k = int(np.floor(abs(h[0]) * 2))\nfor j in range(k, 0, -1):\n  h = h * 0.8",
+    "for j in range(4):\n  h = h * 0.95\n  if abs(h[j]) < 0.1 * i:\n    break\nk += j",
+    "last = (last + SIZES[i]) % 4\nh = h + 0.1 * x[last]\n{b}",
     "some = [v for v in (h * 0.1, w[0], w[1]) if v[0].real > 0.05]\nh = h + sum(some)",
 )  # fmt: skip
 PROGRAM = """import numpy as np
 RATE = {{"up": 0.9, "down": 1.1, 0: 0.8, 1: 1.2}}
+SIZES = np.array([2, 0, 1, 3, 0, 0, 2, 1, 4, 0, 1, 1, 2, 0, 3, 1, 0, 2, 2, 1])
+ENDS = np.concatenate([[0], np.cumsum(SIZES)])
 def helper(h):
     return h * 1.5 if h[0].real > 0 else h * 0.5
 def descend(h, depth):

@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 import pytest
 from leftovers import leftovers
+from with_source import code_of
 
 import tracegrad
 from tracegrad import compile_grad
@@ -659,3 +660,27 @@ def _ids_within(value):
     else:
         parts = value if isinstance(value, list | tuple | frozenset) else []
     return {id(value), *[number for part in parts for number in _ids_within(part)]}
+
+
+KEPT_METHODS = {
+    "the next of a map": "m = map(twice, x).__next__\n kept.append(m)\n return m()",
+    "the next of a list": "kept.append(iter([x[0], x[1]]).__next__)\n return x[1]",
+    "the length of a list": "kept.append([x[0]].__len__)\n return x[1]",
+    "the sum of tuples": "kept.append((x[0], 1.0).__add__)\n return x[1]",
+    "the sum of numbers": "kept.append(x[0].__add__)\n return x[1]",
+    "a property": "kept.append(property(lambda self: x[0]))\n return x[1]",
+}
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("name", KEPT_METHODS)
+def test_methods_in_c_that_are_kept_hold_plain_values(name, live):
+    space = {"kept": [], "twice": lambda v: 2 * v, "time": time}
+    text = "time.time()\n " if live else ""
+    exec(code_of(f"def f(x):\n {text}{KEPT_METHODS[name]}\n", name), space)
+    f = compile_grad(space["f"])
+    for k in range(3):
+        x = np.array([0.5 + k, 2.0])
+        assert f.value_and_grad(x)[0] in (2.0, 2 * x[0])
+        assert not leftovers({"kept": space["kept"]})
+        assert "TracedArray" not in repr(getattr(space["kept"][-1], "__self__", None))

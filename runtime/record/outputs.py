@@ -199,6 +199,12 @@ def packed(
             texts.append(known)
             continue
         found = data(leaf)
+        if found is None and data is not data_made and isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+            # of texts, dates, complex numbers: each call gives an array of its own
+            constant = np.array(leaf) if type(leaf) is MadeArray else leaf.copy()
+            texts.append(f"{source.constant(constant)}.copy()")
+            statics.append(constant)
+            continue
         if found is None:
             is_whole = type(leaf) is Whole
             texts.append(leaf.name if is_whole and leaf.name else source.constant(leaf.value if is_whole else leaf))

@@ -459,7 +459,9 @@ def is_raised_by_python(error: BaseException) -> bool:
 
 
 def _is_value(leaf: Any) -> bool:
-    """Whether nobody can tell a part of a result from another one that is equal, or it is an array."""
+    """Whether nobody can tell a part of a result from another one that is equal, or it is an array of no objects."""
+    if type(leaf) is np.ndarray and leaf.dtype == object:
+        return False
     kinds = (TracedArray, TracedInt, Whole, np.ndarray, type, types.ModuleType, enum.Enum, *TENSORS.types)
     return (issubclass(type(leaf), kinds) and type(leaf) is not MadeArray) or is_leaf(leaf)
 

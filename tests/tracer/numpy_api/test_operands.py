@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+import copy
+import itertools
 import operator
 from collections import UserList, deque
 from fractions import Fraction
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 from with_source import code_of
 
-from tracegrad import UnsupportedError, compile_grad
+from tracegrad import ShapeError, UnsupportedError, compile_grad
 
 
 class Sequence:
@@ -92,3 +94,61 @@ def test_sequences_of_traced_values_are_operands(symbol):
 def test_arrays_are_not_compared_with_exact_numbers():
     with pytest.raises(UnsupportedError, match="comparison of an array with an object of the class Fraction"):
         compile_grad(lambda x: np.sum(x == Fraction(1, 2)))(np.ones(2))
+
+
+class Model(Sequence):
+    def __call__(self, value):
+        return value * self.parts[0]
+
+    def __iter__(self):
+        return iter(self.parts)
+
+
+@pytest.mark.parametrize("call", ["shape", "size", "argmax", "ndim", "sum", "array"])
+def test_sequences_that_can_be_called_are_arrays_to_numpy(call):
+    space = {"np": np, "model": Model(1.0, 2.0)}
+    exec(code_of(f"def f(x):\n return np.sum(x) * 0 + np.{call}(model)\n", call), space)
+    assert repr(compile_grad(space["f"])(np.ones(2))) == repr(space["f"](np.ones(2)))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "list(itertools.chain(model, [x[0]]))",
+        "list(itertools.accumulate(model, operator.mul))",
+        "list(itertools.accumulate(model, func=operator.add, initial=x[0]))",
+        "sum(itertools.islice(model, 1))",
+        "list(itertools.takewhile(model, [1.0, x[0], 0.0]))",
+    ],
+)
+def test_sequences_that_can_be_called_are_iterated(expression):
+    space = {"itertools": itertools, "operator": operator, "model": Model(1.0, 2.0)}
+    exec(code_of(f"def f(x):\n return {expression}\n", expression), space)
+    f, x = compile_grad(space["f"]), np.ones(2)
+    assert repr(f(x)) == repr(f(x)) == repr(space["f"](x))
+    assert "it raised" not in str(f.stats.live)
+
+
+@pytest.mark.parametrize("value", ["np.outer(x, x)", "np.stack([x] * 3)", "x[None]", "x[:, None]", "x", "x[0]"])
+@pytest.mark.parametrize("shape", ["2", "(2,)", "(3, 2)", "(1, 2, 2)", "()"])
+def test_an_array_is_full_of_what_fits(value, shape):
+    space = {"np": np}
+    exec(code_of(f"def f(x):\n return np.full({shape}, {value})\n", f"full {shape} {value}"), space)
+    x = np.array([0.5, 2.0])
+    try:
+        expected = space["f"](x)
+    except ValueError:
+        with pytest.raises(ShapeError, match="could not broadcast input array"):
+            compile_grad(space["f"])(x)
+    else:
+        np.testing.assert_array_equal(compile_grad(space["f"])(x), expected)
+
+
+@pytest.mark.parametrize("kind", ["list", "dict", "float", "ValueError"])
+def test_copies_of_objects_of_subclasses_in_c_raise_nothing(kind):
+    space = {"copy": copy}
+    exec(code_of(f"class Own({kind}): pass\nown = Own()\nown.a = 2.0\n", f"class {kind}"), space)
+    exec(code_of("def f(x):\n return x[0] * copy.copy(own).a + copy.deepcopy(own).a\n", f"copy {kind}"), space)
+    f = compile_grad(space["f"])
+    assert f(np.array([3.0])) == f(np.array([3.0])) == 8.0
+    assert "it raised" not in str(f.stats.live)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...tracer.convert.transparent import OWN, Begun, PythonFor
+from ...tracer.convert.transparent import OWN, AskedWhile, Begun, PythonFor
 from ...tracer.ir.own_attributes import dict_of, is_data_descriptor, is_empty
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.loops.for_loop import begin
@@ -370,8 +370,8 @@ class LoggedFrame(FrameChoices):
 
     def while_loop(self, number: int) -> Any:
         if not self.run.over_symbols:
-            return super().while_loop(number)
-        return begin_while(self.run.recorder, self.loops[number])
+            return AskedWhile(self.test)
+        return begin_while(self.run.recorder, self.loops[number], self.test)
 
     def is_of(self, x: Any, abstract: type) -> bool:
         self.run.reads.asks_registered(type(x), abstract)

@@ -22,6 +22,8 @@ from .reads import ReadLog, is_wrapper
 from .writing import Writing
 
 OURS, TREES = "tracegrad.", "tracegrad.tree"
+_OF_ARRAYS = "tracegrad.tracer.numpy_api"
+_AS_ARRAY = ("__array__", "__len__", "__getitem__")  # NumPy takes such objects for arrays
 _OF_EVENTS = ("terminal", "direction")  # attributes of a function that SciPy reads
 
 
@@ -97,6 +99,7 @@ class HandedFunctions(Writing):
             known = not any(hasattr(value, name) for name in _OF_EVENTS)
         else:
             known = callee.module.startswith(OURS) and callee.module != TREES and value is callee.first
+            known = known and not (callee.module.startswith(_OF_ARRAYS) and any(hasattr(kind, n) for n in _AS_ARRAY))
         base, raw = found_in(kind, "__call__")
         return known and base is not None and not self.reads.library(base) and type(raw) is types.FunctionType
 

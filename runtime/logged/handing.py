@@ -90,7 +90,7 @@ class Handing(HandedFunctions):
         if (setting := leaf_setting(value)) is not None:
             self.reads.depends(setting)
         if hasattr(kind, "__next__"):
-            return self._checked_items(value)
+            return CheckedItems(self, value)
         self._check_parts(value, kind, depth)
         return value
 
@@ -177,13 +177,6 @@ class Handing(HandedFunctions):
             return parts
         names = "func", "args", "keywords"
         return tuple([self.reads.read(node, "const", n, x, n) for n, x in zip(names, parts, strict=True)])
-
-    def _checked_items(self, iterator: Iterator[Any]) -> Iterator[Any]:
-        """The items of an iterator, for code that is not seen: nothing that is read there."""
-        for value in iterator:
-            if self.handed(value, False) is not value:
-                raise self.refuse("an iterator over containers from outside that is handed to a library")
-            yield value
 
     def _check_parts(self, obj: Any, kind: type, depth: int) -> None:
         """An error where an object that the run has made holds a container from outside."""
@@ -309,6 +302,30 @@ class Handing(HandedFunctions):
             if not special <= known:
                 return False
         return True
+
+
+class CheckedItems:
+    """The items of an *iterator*, for code that is not seen: nothing that is read there.  It is compared as that is."""
+
+    __slots__ = ("iterator", "run")
+
+    def __init__(self, run: Handing, iterator: Iterator[Any]) -> None:
+        self.run, self.iterator = run, iterator
+
+    def __iter__(self) -> CheckedItems:
+        return self
+
+    def __next__(self) -> Any:
+        value = next(self.iterator)
+        if self.run.handed(value, False) is not value:
+            raise self.run.refuse("an iterator over containers from outside that is handed to a library")
+        return value
+
+    def __eq__(self, other: Any) -> bool:
+        return self.iterator is (other.iterator if type(other) is CheckedItems else other)
+
+    def __hash__(self) -> int:
+        return hash(self.iterator)
 
 
 def _callee(f: Any, args: Any, kwargs: Any, over_users: bool) -> Callee:

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ...tracer.ir.class_flags import HEAP_TYPE
 from ...tracer.ir.own_attributes import dict_of, slots
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
@@ -154,21 +155,23 @@ def _of_function(builtin: Any) -> Callable[..., Any]:
 def _of_itertools(function: Any) -> Callable[..., Any]:
     """An iterator of ``itertools``: over what is outside as the run has it, with calls and questions as the run does
     them."""
+    called = 0 if function in _BY_QUESTION else 1 if function is itertools.accumulate else -1  # the place of a function
 
-    def given(run: Any, x: Any) -> Any:
+    def given(run: Any, place: int | str, x: Any) -> Any:
         if type(x) in PLAIN:
             return x
-        if not callable(x):
+        if place != called:
             return run.iterable(x)
         callback = Callback(run, x)
         return (lambda value: run.test(callback(value))) if function in _BY_QUESTION else callback
 
     def call(run: Any, /, *args: Any, **kwargs: Any) -> Any:
         own = own_answer(function) or function
-        values = [given(run, x) for x in args]
+        values = [given(run, place, x) for place, x in enumerate(args)]
         if function is itertools.accumulate and len(args) == 1 and "func" not in kwargs:
             values.append(Callback(run, operator.add))
-        named = {name: x if name in ("fillvalue", "initial") else given(run, x) for name, x in kwargs.items()}
+        places = {name: called if name == "func" else name for name in kwargs if name not in ("fillvalue", "initial")}
+        named = {name: given(run, places[name], x) if name in places else x for name, x in kwargs.items()}
         return run.made(own(*values, **named))
 
     return call
@@ -358,7 +361,9 @@ def _is_copied_by_parts(run: Any, x: Any, other: str) -> bool:
         run.reads.names(name)
     own = [found_in(kind, name)[0] for name in _OF_STATES]
     hooks = [found_in(kind, name)[0] for name in _OF_COPIES if name != other]
+    in_c = not all(base.__flags__ & HEAP_TYPE for base in kind.__mro__[:-1])  # and holds more than attributes
     plain = all(base in (object, types.SimpleNamespace, None) for base in own) and not any(hooks)
+    plain = plain and (kind is types.SimpleNamespace or not in_c)
     return plain and kind not in copyreg.dispatch_table and not slots(kind)
 
 

@@ -506,6 +506,8 @@ def _check_result(run: LoggedRun, out: Any, name: str) -> None:
             continue
         elif isinstance(value, types.FunctionType | types.ModuleType | type) or kind in (*STAND_INS, TextOfValues):
             raise run.refuse(f"a result of the class {kind.__qualname__}")
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            raise run.refuse("a result with an array of objects")
     if len(set(arrays)) < len(arrays):
         raise run.refuse("one array in two places of the result")
 

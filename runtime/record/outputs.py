@@ -200,11 +200,9 @@ def packed(
             continue
         found = data(leaf)
         if found is None:
-            is_whole = type(leaf) is Whole
-            texts.append(leaf.name if is_whole and leaf.name else source.constant(leaf.value if is_whole else leaf))
-            if is_whole and leaf.name:
-                source.names[leaf.name] = ...  # for those who show a result without its effects
-            statics.append(leaf)
+            text, static = _without_data(leaf, source, data is not data_made)
+            texts.append(text)
+            statics.append(static)
             continue
         atom, form = found
         if atom is None:  # it is there before the run
@@ -216,3 +214,17 @@ def packed(
         places.setdefault(id(leaf.array() if type(leaf) is TracedInt else leaf), len(atoms))
         atoms.append(as_result(atom))
     return packing(source, spec, iter(texts)), (spec, *statics)
+
+
+def _without_data(leaf: Any, source: Source, is_replayed: bool) -> tuple[str, Any]:
+    """The expression for a leaf that is no data, and what the expression stands for."""
+    if type(leaf) is Whole:
+        if not leaf.name:
+            return source.constant(leaf.value), leaf
+        source.names[leaf.name] = ...  # for those who show a result without its effects
+        return leaf.name, leaf
+    if is_replayed and isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject:
+        # of texts, dates, complex numbers: each call gives an array of its own
+        constant = np.array(leaf) if type(leaf) is MadeArray else leaf.copy()
+        return f"{source.constant(constant)}.copy()", constant
+    return source.constant(leaf), leaf

@@ -10,7 +10,7 @@ from ...tracer.convert.transparent import ARITHMETIC, COMPARED, UNARY, Begun, Tr
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.made_arrays import fresh
 from ..state.pins import lookup
-from .kinds import PLAIN
+from .kinds import PLAIN, TRACED
 
 _SWAPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _OF_OTHERS = {f"__{name.rstrip('_')}__": f"__r{name.rstrip('_')}__" for name in ARITHMETIC}
@@ -63,7 +63,7 @@ class SpecialMethods(Transparent):
         asked = self.run.method(obj, name)
         if asked is not None:
             return asked(other)
-        if name == "__ne__" and lookup(type(obj), name) is object.__ne__:
+        if name == "__ne__" and type(obj) not in TRACED and lookup(type(obj), name) is object.__ne__:
             equal = self.run.method(obj, "__eq__")
             found = NotImplemented if equal is None else equal(other)
             return found if found is NotImplemented else not self.test(found)

@@ -16,6 +16,7 @@ import sys
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
+from contextlib import suppress
 from threading import get_ident
 from typing import Any
 
@@ -56,7 +57,8 @@ _MISSING = object()
 _MAX_DEPTH = 100
 _STAND_INS = (TracedInt, Undecided, UndecidedTruth, MadeArray, AsValue, KnownType)  # which know what they stand for
 _CONTAINERS = (tuple, list, deque, dict, set, frozenset)
-_CALLABLES = (types.FunctionType, types.MethodType, types.BuiltinMethodType, functools.partial)
+_METHODS_IN_C = (types.BuiltinMethodType, types.MethodWrapperType)
+_CALLABLES = (types.FunctionType, types.MethodType, *_METHODS_IN_C, functools.partial)
 _PARTED, _ARRAYS = (list, tuple, deque, dict), (TracedArray, np.ndarray)
 # What compiled functions know of their calls (recordings, programs, paths, counters): much, and no value of a run.
 _ROOMS = ("runtime.paths.", "runtime.stored.", "runtime.stats", "tracer.ir.graph", "codegen.")
@@ -195,7 +197,7 @@ class Settled:
                 value = made
             self._closure(value, depth)
             return value
-        if not issubclass(kind, types.BuiltinMethodType) and (method := method_of_array(value)) is not None:
+        if not issubclass(kind, _METHODS_IN_C) and (method := method_of_array(value)) is not None:
             return getattr(self(method[0], depth), method[1])
         if issubclass(kind, functools.partial):
             held: Any = functools.partial.__reduce__(value)[2]
@@ -203,7 +205,7 @@ class Settled:
                 functools.partial.__setstate__(value, changed)  # type: ignore[attr-defined]
             return value
         owner = self(value.__self__, depth)
-        if issubclass(kind, types.BuiltinMethodType):
+        if issubclass(kind, _METHODS_IN_C):
             return value if owner is value.__self__ else getattr(owner, value.__name__)
         function = self(value.__func__, depth)
         same = function is value.__func__ and owner is value.__self__
@@ -266,7 +268,8 @@ class Settled:
         for name in slots(type(value)):
             old = getattr(value, name, None)
             if not is_leaf(old) and (new := self(old, depth)) is not old:
-                object.__setattr__(value, name, new)
+                with suppress(AttributeError):  # one of an object in C that can't be set: of `settle_held`
+                    object.__setattr__(value, name, new)
 
     def result(self, out: Any, others: Container[int]) -> Any:
         """The result of the run: objects in it are the caller's own, or have plain values in them.  Its arrays and
@@ -456,7 +459,9 @@ def is_raised_by_python(error: BaseException) -> bool:
 
 
 def _is_value(leaf: Any) -> bool:
-    """Whether nobody can tell a part of a result from another one that is equal, or it is an array."""
+    """Whether nobody can tell a part of a result from another one that is equal, or it is an array of no objects."""
+    if type(leaf) is np.ndarray and leaf.dtype == object:
+        return False
     kinds = (TracedArray, TracedInt, Whole, np.ndarray, type, types.ModuleType, enum.Enum, *TENSORS.types)
     return (issubclass(type(leaf), kinds) and type(leaf) is not MadeArray) or is_leaf(leaf)
 

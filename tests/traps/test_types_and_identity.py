@@ -485,3 +485,23 @@ def test_pythons_truths_are_ints_where_they_are_counted(case):
             assert isinstance(one, np.ndarray) == isinstance(other, np.ndarray)
             assert np.asarray(one).dtype == np.asarray(other).dtype
         assert g(a, n)
+
+
+ITERATORS = """
+its[1] in its | its[0] in (its[0], 1.0) | its[0] == its[0] | its[0] == its[1] | its.index(its[1]) | its.count(its[0])
+tuple(its) == (its[0], its[1]) | [its] == [its] | {"a": its[0]} != {"a": its[0]} | its.remove(its[0]) or len(its)
+{its[0]: 2.0}.get(its[0], 5.0) | {its[0]: 2.0}.pop(its[0]) | {its[0]: 2.0}[its[0]] | its[1] in {*its} | made in [made]
+len(set(its) & {its[0]}) | (its[0], 1).index(its[0]) | operator.contains(its, its[1]) | operator.countOf(its, its[1])
+operator.indexOf(its, its[1]) | [sum(i) for i in list(its)][1] | next(zip(*its))[1] | sum(i is its[1] for i in its)
+"""
+
+
+@pytest.mark.parametrize("case", ITERATORS.strip().replace("\n", " | ").split(" | "))
+def test_iterators_are_compared_as_what_they_are(case):
+    text = f"def f(x):\n its, made = [iter(x), iter([x[0], 2.0])], (v for v in x)\n return x[0] * ({case})\n"
+    space = {"operator": operator}
+    exec(code_of(text, case), space)
+    f = compile_grad(space["f"])
+    for x in (np.array([2.0, 3.0]), np.array([4.0, 0.5])):
+        assert f(x) == space["f"](x)
+    assert not f.stats.live

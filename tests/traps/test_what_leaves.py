@@ -17,6 +17,7 @@ from functools import partial
 import numpy as np
 import pytest
 from leftovers import leftovers
+from with_source import code_of
 
 import tracegrad
 from tracegrad import compile_grad
@@ -659,3 +660,66 @@ def _ids_within(value):
     else:
         parts = value if isinstance(value, list | tuple | frozenset) else []
     return {id(value), *[number for part in parts for number in _ids_within(part)]}
+
+
+KEPT_METHODS = {
+    "the next of a map": "m = map(twice, x).__next__\n kept.append(m)\n return m()",
+    "the next of a list": "kept.append(iter([x[0], x[1]]).__next__)\n return x[1]",
+    "the length of a list": "kept.append([x[0]].__len__)\n return x[1]",
+    "the sum of tuples": "kept.append((x[0], 1.0).__add__)\n return x[1]",
+    "the sum of numbers": "kept.append(x[0].__add__)\n return x[1]",
+    "a property": "kept.append(property(lambda self: x[0]))\n return x[1]",
+}
+
+
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("name", KEPT_METHODS)
+def test_methods_in_c_that_are_kept_hold_plain_values(name, live):
+    space = {"kept": [], "twice": lambda v: 2 * v, "time": time}
+    text = "time.time()\n " if live else ""
+    exec(code_of(f"def f(x):\n {text}{KEPT_METHODS[name]}\n", name), space)
+    f = compile_grad(space["f"])
+    for k in range(3):
+        x = np.array([0.5 + k, 2.0])
+        assert f.value_and_grad(x)[0] in (2.0, 2 * x[0])
+        assert not leftovers({"kept": space["kept"]})
+        assert "TracedArray" not in repr(getattr(space["kept"][-1], "__self__", None))
+
+
+RESULTS = {
+    "complex numbers": "np.array([1 + 2j, 3.0])",
+    "a complex number": "np.array(1 + 2j)",
+    "texts": "np.array(['a', 'b'])",
+    "dates": "np.array(['2020-01-01', '2021-01-01'], dtype='M8[D]')",
+    "records": "np.array([(1.0, 2), (3.0, 4)], dtype=[('a', float), ('b', int)])",
+    "dicts": "np.array([{'a': x[0]}, {'a': x[1]}])",
+    "objects": "np.array([Result(x[0]), Result(x[1])])",
+    "one dict": "np.array({'a': x[0]})",
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_each_call_gives_an_array_of_its_own(name):
+    space = {"np": np, "Result": Result}
+    exec(code_of(f"def f(x):\n return x[0], {RESULTS[name]}\n", name), space)
+    f = compile_grad(space["f"])
+    for k in range(4):
+        x = np.arange(2.0) + k
+        found, expected = f(x)[1], space["f"](x)[1]
+        assert not leftovers({"found": found})
+        assert (repr(found), found.dtype) == (repr(expected), expected.dtype)
+        found[...] = found[()] if not found.shape else found[1]
+        if found.dtype.kind == "c":
+            found += 1
+
+
+@pytest.mark.parametrize("name", ["complex numbers", "texts"])
+def test_each_step_gives_an_array_of_its_own(name):
+    space = {"np": np}
+    exec(code_of(f"def f(x):\n return x.sum(), {RESULTS[name]}\n", name), space)
+    step = tracegrad.compile(space["f"])
+    for _ in range(4):
+        x = tracegrad.tensor([0.5, 2.0])
+        found, expected = step(x)[1], space["f"](x)[1]
+        assert repr(found) == repr(expected)
+        found[0] = found[1]

@@ -15,6 +15,7 @@ that iteration itself, and asks.  So does it where the condition writes somethin
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -32,18 +33,19 @@ from .positions import Affine, answers_alike
 from .quiet import Quiet
 
 
-def begin_while(recorder: Recorder, loop: Any) -> WhileLoop:
-    """The object for a loop that *loop* describes."""
+def begin_while(recorder: Recorder, loop: Any, truth: Callable[[Any], bool] = bool) -> WhileLoop:
+    """The object for a loop that *loop* describes; *truth* answers for conditions that are no traced arrays."""
     recorder = recorder.in_force()
     forget_left_loops(recorder)
-    return WhileLoop(recorder, loop, can_mark(recorder, loop))
+    return WhileLoop(recorder, loop, can_mark(recorder, loop), truth)
 
 
 class WhileLoop(MarkedLoop):
     """A ``while`` loop."""
 
-    def __init__(self, recorder: Recorder, loop: Any, marks: bool) -> None:
+    def __init__(self, recorder: Recorder, loop: Any, marks: bool, truth: Callable[[Any], bool]) -> None:
         super().__init__(recorder, loop)
+        self.truth = truth
         self.ended = False
         self.go_on: Atom | None = None  # the condition of the iteration that is marked, which is True in it
         self.final = not marks
@@ -89,9 +91,11 @@ class WhileLoop(MarkedLoop):
     def test(self, condition: Any) -> bool:
         """Whether the loop goes on, which *condition* says."""
         iteration = self.iteration
+        asked = len(self.recorder.guards)
         condition = array_of(condition)
+        if type(condition) is not TracedArray:
+            condition = self.truth(condition)
         if iteration is None:
-            asked = len(self.recorder.guards)
             self.ended = not condition
             if self.ended and self.told is not None and len(self.recorder.guards) > asked:
                 self.recorder.guards[-1].said, self.recorder.guards[-1].site = self.told

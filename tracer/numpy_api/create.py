@@ -26,6 +26,13 @@ def filled(value: Any, shape: Ints, dtype: Any, *, c_order: bool = True) -> Trac
         atom = cast_with_warning(atom, check_dtype(np.dtype(dtype), "the array"))
     elif atom.aval.weak:
         atom = cast(atom, atom.aval.dtype)
+    sizes = atom.aval.shape
+    lost = max(len(sizes) - len(shape), 0)
+    known = zip(reversed(sizes), reversed(shape), strict=False)
+    if sizes[:lost] != (1,) * lost or any(size not in (1, to) for size, to in known):
+        raise ShapeError.here(f"could not broadcast input array from shape {sizes} into shape {tuple(shape)}")
+    if lost:
+        atom = reshape(atom, sizes[lost:])
     return wrap_array(broadcast_to(atom, shape), c_order=c_order)
 
 

@@ -6,15 +6,18 @@ recorder; everything else is looked up in the tables of ``array.py`` and promote
 
 from __future__ import annotations
 
+import array
 import decimal
 import fractions
 import operator
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..ir.aval import BOOL, FLOAT_KINDS, INT
+from ..ir.class_flags import HEAP_TYPE
 from ..ir.errors import MutationError, TracegradError, UnsupportedError, unrecordable
 from ..ir.graph import Atom, Lit, any_complex, pairs_exist
 from ..ir.settings import AUTOCAST
@@ -277,6 +280,12 @@ COMPARE = {
 _COMPARES = frozenset(COMPARE.values())
 _NAME_OF = {ufunc: name for name, ufunc in COMPARE.items()}
 _EXACT = (decimal.Decimal, fractions.Fraction)  # compared with a float exactly
+_EQUALITY = (np.equal, np.not_equal)
+_BUFFERS = (range, array.array)
+_PRIORITY = "__array_priority__"
+_REPEATED = (deque, array.array)  # by a number, as lists are
+_NO_NUMBERS = (str, bytes, dict, set, frozenset)
+_NUMBERS = (float, complex, int, bool)
 UNARY = {"neg": np.negative, "abs": np.absolute, "invert": np.invert, "pos": np.positive}
 
 
@@ -287,6 +296,35 @@ def _acceptable(self: TracedArray, ufunc: Any, value: Any) -> bool:
     if isinstance(value, (list, tuple)) and (self._atom.aval.weak or ufunc is np.multiply):
         return class_of(self) is np.ndarray
     return isinstance(value, (TracedArray, np.ndarray, np.generic, int, float, list, tuple, complex))
+
+
+def _taken(self: TracedArray, ufunc: Any, other: Any, defers: bool = True) -> Any:
+    """*other* as NumPy takes it beside *self*: sequences of any class are arrays, unless *self* *defers* to them."""
+    kind = type(other)
+    if _acceptable(self, ufunc, other) or class_of(self) in _NUMBERS or issubclass(kind, (list, tuple, TracedInt)):
+        return other
+    if hasattr(other, "__array_ufunc__") or hasattr(other, "keys") or (defers and hasattr(other, _PRIORITY)):
+        return other
+    if ufunc is np.multiply and class_of(self) is not np.ndarray and issubclass(kind, _REPEATED):
+        return other
+    if hasattr(other, "__array__") or issubclass(kind, _BUFFERS):
+        return np.asarray(other)
+    if issubclass(kind, _NO_NUMBERS) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
+        return other
+    return FUNCTIONS[np.array](list(other))
+
+
+def _unequal(self: TracedArray, ufunc: Any, other: Any) -> Any:
+    """The answer where *other*, which is no operand, is compared with *self*: with each element of an array."""
+    kind = class_of(self)
+    if ufunc not in _EQUALITY or kind in _NUMBERS or hasattr(other, "__array_ufunc__") or hasattr(other, _PRIORITY):
+        return NotImplemented
+    if kind is np.ndarray and type(other) in _EXACT:
+        raise unsupported(f"a comparison of an array with an object of the class {type(other).__name__}")
+    alone = type(other).__eq__ is object.__eq__ or not type(other).__flags__ & HEAP_TYPE
+    if (alone and kind is np.ndarray) or isinstance(other, _NO_NUMBERS if kind is np.ndarray else (str, bytes)):
+        return np.full(self.shape, ufunc is np.not_equal)[()]
+    return NotImplemented
 
 
 def _operator(ufunc: Any, operands: tuple[Any, ...]) -> Any:
@@ -302,11 +340,11 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
             return found
         if ufunc in _COMPARES and type(other) in _EXACT and class_of(self) is not np.ndarray:
             return bool(getattr(operator, _NAME_OF[ufunc])(self.shown(), other))
-        if _acceptable(self, ufunc, other):
-            return _operator(ufunc, (self, other))
+        if _acceptable(self, ufunc, taken := _taken(self, ufunc, other)):
+            return _operator(ufunc, (self, taken))
         if type(other) is fractions.Fraction and class_of(self) is not np.ndarray:
             return apply(self.number(), float(other))
-        return NotImplemented
+        return _unequal(self, ufunc, other)
 
     return apply
 
@@ -317,6 +355,7 @@ def open_reflected(ufunc: Any) -> Callable[..., Any]:
             return found
         if type(other) is fractions.Fraction and class_of(self) is not np.ndarray:
             other = float(other)
+        other = _taken(self, ufunc, other, defers=False)
         return _operator(ufunc, (other, self)) if _acceptable(self, ufunc, other) else NotImplemented
 
     return apply

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from ...tracer.control.jitted import python_of, through_machine_code, through_source
+from ...tracer.convert.source import parts_of
 from ...tracer.ir.refusals import Refusal
 from ...tracer.ir.site import FOR_THE_USER
 from ...tracer.record.array import is_traced
-from ...tracer.record.shown_names import nested
 from ..record.kinds import PLAIN, TRACED
 
 _DECORATORS = "numba.core.decorators"
@@ -70,7 +70,7 @@ def depends_on_arguments(source: types.FunctionType, met: tuple[Any, ...] = ()) 
 
 
 def _names(source: types.FunctionType) -> list[str]:
-    return [name for code in nested(source.__code__) for name in code.co_names]
+    return [name for code in parts_of(source.__code__) for name in code.co_names]
 
 
 def _is_constant(value: Any, met: tuple[Any, ...]) -> bool:

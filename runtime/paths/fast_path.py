@@ -21,13 +21,13 @@ from ...tracer.random.stream import DEFAULT
 from ...tracer.record.integers import limit_of
 from ..launch.bind import with_tree
 from ..launch.binding import normalised
+from ..launch.comparisons import distinct_of
 from ..launch.result_tree import FEWEST
 from ..mode import MISS
 from ..profiling import timed_launch, timed_miss
 from ..record.call_key import COMPLEX_DATA, INTEGER, OBJECT, TENSOR, VALUE, Call, unwrap
 from ..record.recording import Recording
 from ..record.trees import Source, make_function, unpacking, unpacking_sequence
-from ..state.pins import distinct_of
 from ..state.values import partition, same
 from ..stats import Stats
 from .family import Family

@@ -13,6 +13,7 @@ from ...codegen.cpu.program import Program
 from ...codegen.derive.capacity import CAPACITY
 from ...codegen.evaluate.interpreter import evaluate, tolerance
 from ...tracer.ir.aval import FLOAT_KINDS, held_dtype
+from ...tracer.ir.equality import value_keys
 from ...tracer.ir.errors import TracegradError
 from ...tracer.ir.graph import Guard, told_value
 from ...tracer.ops.host_call import calls_python
@@ -21,7 +22,6 @@ from ..cuda.run import launcher, program_of
 from ..launch import bind as launch
 from ..launch.binding import argument_records, bind_graph, launched
 from ..record.call_key import ARRAY, COMPLEX_DATA, DATA, INTEGER, Call
-from ..record.known_programs import value_keys
 from ..record.recording import Recording
 from ..record.trees import Source, make_function
 from ..stats import PathStats

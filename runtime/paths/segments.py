@@ -27,6 +27,7 @@ from ...codegen.derive.adjoint import vjp, vjp_seeded
 from ...codegen.derive.loop_adjoint import fresh, materialise
 from ...codegen.evaluate.interpreter import evaluate
 from ...tracer.ir.aval import Aval
+from ...tracer.ir.equality import program_key
 from ...tracer.ir.evaluate import Env
 from ...tracer.ir.graph import Atom, Builder, Graph, Guard, Lit, Node, Var, building, live_nodes, structural
 from ...tracer.ir.primitive import LOOP
@@ -37,7 +38,6 @@ from ..config import config
 from ..launch.binding import array_records, compiled, launched
 from ..launch.kernel_cache import KNOWN
 from ..recent import Recent
-from ..record.known_programs import program_of
 from ..record.recording import Pieces, Recording
 from .paths import compare_result
 
@@ -297,7 +297,7 @@ def _key(segment: Segment, *rest: Any) -> Hashable | None:
     """
     if any(node.prim.kind == LOOP for node in segment.nodes):
         return None
-    program = program_of(segment.reads, segment.nodes, *[item for item in rest if isinstance(item, list)])
+    program = program_key(segment.reads, segment.nodes, *[item for item in rest if isinstance(item, list)])
     return program, *[item for item in rest if not isinstance(item, list)]
 
 

@@ -27,9 +27,10 @@ from ...tracer.record.made_arrays import MadeArray
 from ..config import default_dtype
 from ..cuda.arrays import as_device, on_device
 from ..cuda.availability import require_cuda
+from ..launch.comparisons import distinct
 from ..state.data_objects import plain_form
 from ..state.libraries import is_moment, leaf_setting
-from ..state.values import distinct, is_leaf, partition, token
+from ..state.values import is_leaf, partition, token
 from ..tensor_library import TENSORS
 from .arguments import Arguments, positional_names
 from .complex_data import lanes_of

@@ -15,7 +15,7 @@ import optree
 
 from ...tracer.ir.aval import COMPLEX, FLOAT_KINDS, INEXACT_KINDS
 from ...tracer.ir.errors import DifferentiationError
-from ...tracer.ir.graph import Atom, Lit, Node, Var, lanes
+from ...tracer.ir.graph import Atom, Lit, Node, Var, lanes, live_nodes, read_vars
 from ...tracer.ops.elementwise import cast
 from ...tracer.record.array import TracedArray, to_atom
 from ...tracer.record.undecided import Undecided
@@ -197,14 +197,8 @@ def loss_of(fn: Any, out: Any, mode: Mode) -> tuple[Atom, Atom]:
 
 def unconnected(nodes: Sequence[Node], loss: Atom, wrt: Sequence[Var]) -> list[int]:
     """The positions in *wrt* of the variables that *loss* does not depend on, in any way."""
-    missing, needed = {*wrt} - {loss}, {loss}
-    for node in reversed(nodes):
-        if not missing:
-            break
-        if not needed.isdisjoint(node.outs):
-            needed.update(node.inputs)
-            missing.difference_update(node.inputs)
-    return [k for k, var in enumerate(wrt) if var in missing]
+    used = read_vars(live_nodes(nodes, [loss]), [loss])
+    return [k for k, var in enumerate(wrt) if var not in used]
 
 
 def unconnected_text(fn: Any, names: Sequence[str]) -> str:

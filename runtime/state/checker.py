@@ -29,10 +29,11 @@ import numpy as np
 from ...tracer.ir.own_attributes import dict_of
 from ...tracer.record.float_errors import raising, settings
 from ...tracer.record.integers import limit_of
+from ..launch.comparisons import SAME_ITEMS, distinct_of
 from .data_objects import plain_form
 from .libraries import LibrarySetting
 from .own_items import CONTENTS, plain_items
-from .pins import MISSING, SAME_ITEMS, context_value, distinct_of, lookup
+from .pins import MISSING, context_value, lookup
 from .snapshot import FAIL, Snapshot
 from .state_graph import LENGTH, VALUES, Edge, Leaf, StateGraph, StateNode
 from .values import (

@@ -171,10 +171,6 @@ def all_unchanged(values: Any, expected: tuple) -> bool:
     return len(values) == len(expected) and all(map(unchanged, values, expected))
 
 
-def distinct(*objects: object) -> bool:
-    return len(set(map(id, objects))) == len(objects)
-
-
 class LongList:
     """The items of a long list or tuple, plain numbers or tuples of such, which are compared at once."""
 
@@ -220,11 +216,6 @@ def _token_of_all(items: tuple[Any, ...], kind: type) -> Hashable:
         return kind, np.array(items, np.int64 if kind is int else np.float64).tobytes()
     except OverflowError:
         return kind, items
-
-
-def same_items(now: Collection[Any], known: tuple[Any, ...]) -> bool:
-    """Whether a list or tuple holds the very objects *known*."""
-    return len(now) == len(known) and all(map(operator.is_, now, known))
 
 
 Partition = tuple[int, ...]

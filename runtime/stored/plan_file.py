@@ -21,6 +21,7 @@ from ..record.sparse_arrays import csr_array, over
 
 _SCALARS: dict[str, type] = {"float": float, "float64": np.float64, "float32": np.float32}
 _SCALAR_NAMES = {kind: name for name, kind in _SCALARS.items()}
+_RECORDS: dict[str, Any] = {kind.__name__: kind for kind in (ArrayArg, ScalarArg, ArrayOut, ScalarOut)}
 _ALIGN = 64
 MOST_PLANS = 16  # in one file
 
@@ -72,7 +73,7 @@ class StoredPlan:
     def parts(self) -> tuple[Any, ...]:
         """The plan as plain values."""
         others = [getattr(self, part.name) for part in fields(self)[2:] if part.init]
-        return (tuple([_arg(a) for a in self.args]), tuple([_out(o) for o in self.outs]), *others)
+        return (*[tuple(map(_text_of, records)) for records in (self.args, self.outs)], *others)
 
     @staticmethod
     def of(args: Any, outs: Any, *rest: Any) -> StoredPlan:
@@ -81,7 +82,7 @@ class StoredPlan:
         Raises:
             ValueError, TypeError, KeyError: there is none.
         """
-        return StoredPlan(tuple([_arg_of(a) for a in args]), tuple([_out_of(o) for o in outs]), *rest)
+        return StoredPlan(tuple([_record_of(*a) for a in args]), tuple([_record_of(*o) for o in outs]), *rest)
 
     def answer(self, data: list[Any], found: list[np.ndarray]) -> tuple[Any, ...] | None:
         """The user's result, as the only element of a tuple, for the *data* among a call's arguments and the arrays
@@ -169,25 +170,14 @@ def _object(cls: Any, names: tuple[str, ...], values: list[Any]) -> Any:
     return made
 
 
-def _arg(arg: Arg) -> tuple[Any, ...]:
-    if isinstance(arg, ArrayArg):
-        return "array", arg.dtype, arg.shape
-    if isinstance(arg, ScalarArg):
-        return "scalar", arg.dtype, tuple([_SCALAR_NAMES[kind] for kind in arg.accept])
-    raise TypeError(f"an operand that a plan on disk can't have: {arg}")
+def _text_of(record: Arg | Out) -> tuple[Any, ...]:
+    """The record of an operand or a result as plain values."""
+    if isinstance(record, ScalarArg):
+        return "ScalarArg", record.dtype, tuple([_SCALAR_NAMES[kind] for kind in record.accept])
+    return type(record).__name__, *record
 
 
-def _arg_of(text: tuple[Any, ...]) -> Arg:
-    kind, dtype, rest = text
-    if kind == "array":
-        return ArrayArg(dtype, rest)
-    return ScalarArg(dtype, tuple([_SCALARS[name] for name in rest]))
-
-
-def _out(out: Out) -> tuple[Any, ...]:
-    return (out.dtype, out.shape) if isinstance(out, ArrayOut) else (out.dtype, None)
-
-
-def _out_of(text: tuple[Any, ...]) -> Out:
-    dtype, shape = text
-    return ScalarOut(dtype) if shape is None else ArrayOut(dtype, shape)
+def _record_of(name: str, *values: Any) -> Any:
+    """The record that is these values."""
+    found = _RECORDS[name](*values)
+    return ScalarArg(found.dtype, tuple([_SCALARS[kind] for kind in found.accept])) if name == "ScalarArg" else found

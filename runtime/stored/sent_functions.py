@@ -27,14 +27,15 @@ from ...tracer.ir.own_attributes import is_empty
 from ..memo import MEMO
 from ..mode import MISS, Mode
 from ..recent import Recent
+from ..state.values import unchanged
 from ..wrapper import Wrapper, came_as_code, layers
 
 _CODES = 128  # codes that have homes
 _HOMES = 4  # of one code: copies that are called by turns, or in several threads
 _PLACES = 32  # of functions under the names of one
 _MISSING: Any = object()
-_SCALARS = (bool, int, float, complex, str, bytes, type(None))
-_LASTING = (*_SCALARS, ModuleType, FunctionType, type)  # small, or nobody's data
+# small, or nobody's data
+_LASTING = (bool, int, float, complex, str, bytes, type(None), ModuleType, FunctionType, type)
 _WRITES = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL"))
 _CELL_WRITES = frozenset(("STORE_DEREF", "DELETE_DEREF"))
 _CELL_READS = frozenset(("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF"))
@@ -76,14 +77,10 @@ def _reads(code: CodeType) -> _Reads | None:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether *b* may stay in the place of *a*: plain values that nothing tells apart."""
-    if a is b:
-        return True
-    if type(a) is not type(b):
-        return False
-    if type(a) is tuple:
+    """Whether *b* may stay in the place of *a*: nothing tells them apart."""
+    if type(a) is type(b) is tuple:
         return len(a) == len(b) and all(map(_same, a, b))
-    return isinstance(a, _SCALARS) and a == a and repr(a) == repr(b)  # (containers tell one NaN from another)
+    return unchanged(a, b)
 
 
 class _FunctionPlace:

@@ -1,21 +1,19 @@
 """Derivatives that a compiled function gives for tensors, as part of the graph of what they depend on.
 
 The results of ``grad(f)(x)`` depend on the tensors among the arguments of *f* and on those that *f* reads elsewhere.
-Where gradients of these are wanted, the value and the gradients are results of one ``DerivativeBackward``.  Its
-backward is rarely asked for, and runs the Python of *f* again, eagerly, with derivatives on the tape: so any order
-comes by itself, and the call itself is the kernel that it would be without.
+Where gradients of these are wanted, the value and the gradients are results of one ``RerunBackward``.  It is rarely
+asked for, and runs the Python of *f* again, so that the call itself is the kernel that it would be without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..tensors import backward as engine
 from ..tensors.backward_pass import collect
 from ..tensors.node import TapeNode
-from ..tensors.node_vjp import AGAIN
 from ..tensors.tensor import Tensor, origins
-from .step_autograd import LinkedBackward, gradients_of_rerun
+from .step_autograd import LinkedBackward, RerunBackward
 
 
 class Argument(TapeNode):
@@ -34,35 +32,6 @@ class Argument(TapeNode):
         """Nothing is saved: another derivative may go this way."""
 
 
-class DerivativeBackward(TapeNode):
-    """The value of a compiled function and its gradients as one operation of the eager graph."""
-
-    label = "CompiledGradientBackward"
-    plain = False
-
-    def __init__(
-        self, sources: Sequence[Tensor], results: Sequence[Tensor], again: Callable[[], Sequence[Tensor]],
-        check: Callable[[], None],
-    ):  # fmt: skip
-        super().__init__(None, (), *origins(sources), (), tuple([r._data for r in results]), ())
-        self._sources: Sequence[Tensor] = sources
-        self._again: Callable[[], Sequence[Tensor]] | None = again
-        self._check = check
-
-    def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
-        again, sources = self._again, self._sources
-        if self.freed:  # asked once they are read: another thread may be freeing them
-            raise RuntimeError(AGAIN)
-        assert again is not None
-        self._check()
-        return gradients_of_rerun(again, sources, cts, create_graph)
-
-    def custom_free(self) -> None:
-        self.freed = True
-        self._again = None
-        self._sources = ()
-
-
 def derivatives(loss: Tensor, wanted: Sequence[Tensor], own: set[int], connect: bool) -> list[Tensor]:
     """The value of *loss* and its gradients with respect to *wanted*.  With *connect* they stay connected to tensors
     that require gradients; *own*: ids of tensors among *wanted* that stand for no such tensor."""
@@ -77,7 +46,7 @@ def derivatives(loss: Tensor, wanted: Sequence[Tensor], own: set[int], connect: 
     sources = [t for t in node.wanted if id(t) not in own]
     if not sources:
         return [loss.detach(), *_gradients(loss, wanted, False)]
-    run, check = node.again, node.check
+    run, counters = node.again, node.counters
     assert run is not None
 
     def again() -> list[Tensor]:
@@ -85,9 +54,7 @@ def derivatives(loss: Tensor, wanted: Sequence[Tensor], own: set[int], connect: 
         return [value, *_gradients(value, wanted, True)]
 
     results = [loss.detach(), *_gradients(loss, wanted, False)]
-    derivative = DerivativeBackward(sources, results, again, check)
-    for k, result in enumerate(results):
-        result._node, result._out, result._requires = derivative, k, True
+    RerunBackward(sources, results, counters, again)
     return results
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..tensors.capture import Capture
@@ -14,11 +15,11 @@ from ..tensors.ops_index import ALIAS
 from ..tensors.tensor import Tensor, origins, raw
 from ..tracer.ir.graph import Atom, Graph, Node, Pair, Var
 from ..tracer.ir.primitive import LOOP, PRIMITIVES
+from ..tracer.loops.fold import unaliased
 from ..tracer.ops.control import loop_view
-from ..tracer.ops.elementwise import CAST
 from ..tracer.record.array import TracedArray, to_atom, wrap_array
 
-_ALIAS, _STOP_GRADIENT = PRIMITIVES["alias"], PRIMITIVES["stop_gradient"]
+_STOP_GRADIENT = PRIMITIVES["stop_gradient"]
 _MOST_STEPS = 16  # iterations of a loop whose carries are followed one by one
 
 
@@ -103,7 +104,7 @@ def connect(capture: Capture, first: TapedIteration, last: TapedIteration, ends:
     connected: list[LoopEnd] = []
     direct: list[set[tuple[int, int]]] = []  # for each of them: the origins of what its iteration reads from outside
     edges: dict[Atom, TapeOrigin] = {}  # by the atom that was read
-    plain = _plainly(last)
+    plain = partial(unaliased, maker=last.marked.node_of)
     for end in ends:
         found = _origins(capture, first, last, end)
         if found is None:
@@ -201,20 +202,6 @@ def _check(node: TapeNode) -> None:
             check_versions(node, node.op.vjp(tuple(map(aval_of, node.inputs)), node.statics, wants, False))
         except RuntimeError:
             raise UntapedError from None
-
-
-def _plainly(last: TapedIteration) -> Callable[[Atom], Atom]:
-    """A function that gives an atom for all of its aliases."""
-    node_of = last.marked.node_of
-
-    def plain(x: Atom) -> Atom:
-        while (node := node_of(x)) is not None:
-            if node.prim is not _ALIAS and not (node.prim is CAST and node.inputs[0].aval.dtype == x.aval.dtype):
-                break
-            x = node.inputs[0]
-        return x
-
-    return plain
 
 
 def _part(

@@ -196,33 +196,66 @@ def gradients_of_rerun(
     return engine.partial_gradients([r for r, _ in pairs], wanted, [ct for _, ct in pairs], since, create_graph)
 
 
-class LinkedBackward(TapeNode):
+class RerunBackward(TapeNode):
+    """*results* as those of one operation of the eager graph over *wanted*: their derivative runs Python *again*,
+    eagerly, with derivatives on the tape, so that any order comes by itself."""
+
+    label = "CompiledGradientBackward"
+    plain = False
+
+    def __init__(
+        self, wanted: Sequence[Tensor], results: Sequence[Tensor], counters: Sequence[tuple[Any, int]],
+        again: Callable[[], Sequence[Tensor]],
+    ):  # fmt: skip
+        super().__init__(None, (), *origins(wanted), (), tuple([r._data for r in results]), ())
+        self.wanted: Sequence[Tensor] = wanted
+        self.counters = counters
+        self.again: Callable[[], Sequence[Tensor]] | None = again
+        for k, result in enumerate(results):
+            result._node, result._out, result._requires = self, k, True
+
+    def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
+        again, wanted = self.again, self.wanted
+        if self.freed:  # asked once they are read: another thread may be freeing them
+            raise RuntimeError(AGAIN)
+        assert again is not None
+        self.check()
+        return gradients_of_rerun(again, wanted, cts, create_graph)
+
+    def check(self) -> None:
+        for counter, count in self.counters:
+            if counter[0] != count:
+                raise RuntimeError(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"an operand of a compiled function is at version {counter[0]}; expected version {count} instead."
+                )
+
+    def custom_free(self) -> None:
+        self.freed = True
+        self.again = None
+        self.wanted = ()
+
+
+class LinkedBackward(RerunBackward):
     """A compiled step as one operation of the eager graph."""
 
     label = "CompiledFunctionBackward"
-    plain = False
 
     def __init__(
         self, link: Link, wanted: Sequence[Tensor], results: Sequence[Tensor], payload: Sequence[Any],
         operands: Sequence[Any], counters: Sequence[Any], again: Callable[[], Sequence[Tensor]],
     ):  # fmt: skip
-        super().__init__(None, (), *origins(wanted), (), tuple([r._data for r in results]), ())
+        super().__init__(wanted, results, [(c, c[0]) for c in counters], again)
         self.link: Link | None = link
         self.reaches = link.reaches or None
-        self.wanted: Sequence[Tensor] = wanted
         self.payload = payload
         self.operands = operands  # the inputs that the backward reads
-        self.counters = [(c, c[0]) for c in counters]
-        self.again: Callable[[], Sequence[Tensor]] | None = again
 
     def custom_vjp(self, cts: list[Tensor | None], create_graph: bool) -> list[Tensor | None]:
-        link, wanted, payload, operands, again = self.link, self.wanted, self.payload, self.operands, self.again
-        if self.freed:  # asked once they are read: another thread may be freeing them
-            raise RuntimeError(AGAIN)
-        assert link is not None and again is not None
-        if create_graph:
-            self.check()
-            return gradients_of_rerun(again, wanted, cts, create_graph=True)
+        link, wanted, payload, operands = self.link, self.wanted, self.payload, self.operands
+        if create_graph or self.freed:
+            return super().custom_vjp(cts, create_graph)
+        assert link is not None
         kinds = [t._data.dtype.kind for t, given in zip(wanted, link.given, strict=True) if given]
         if link.cotangents:
             self.check()
@@ -239,18 +272,10 @@ class LinkedBackward(TapeNode):
         gradients = iter(found)
         return [next(gradients) if given else None for given in link.given]
 
-    def check(self) -> None:
-        for counter, count in self.counters:
-            if counter[0] != count:
-                raise RuntimeError(
-                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
-                    f"an operand of a compiled function is at version {counter[0]}; expected version {count} instead."
-                )
-
     def custom_free(self) -> None:
-        self.freed = True
-        self.link = self.again = None
-        self.payload = self.operands = self.wanted = ()
+        super().custom_free()
+        self.link = None
+        self.payload = self.operands = ()
 
 
 def _gradients(results: Sequence[Any], kinds: Sequence[str]) -> list[Any]:
@@ -269,7 +294,5 @@ def linked(
         return [t for t, r in zip(tensors_in(out), requires, strict=False) if r]
 
     results = results_of(out)
-    node = LinkedBackward(link, wanted, results, payload, operands, counters, lambda: results_of(again()))
-    for k, result in enumerate(results):
-        result._node, result._out, result._requires = node, k, True
+    LinkedBackward(link, wanted, results, payload, operands, counters, lambda: results_of(again()))
     return out

@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..runtime.launch.comparisons import distinct
 from ..runtime.record.arguments import shows_memory
 from ..runtime.record.call_key import INTEGER, TENSOR, Call
 from ..runtime.record.effects import OutsideEffect
 from ..runtime.record.recording import Recording
 from ..runtime.record.trees import Source, make_function
-from ..runtime.state.values import distinct
 from ..tensors.capture import Capture, overlap
 from ..tensors.hooks import at_leaf
 from ..tensors.modes import STATE

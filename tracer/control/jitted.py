@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ..convert.source import parts_of
 from ..ir.errors import UnsupportedError
 from ..ir.forks import SharedChange, lock
 from ..ir.site import at_site
@@ -23,15 +24,7 @@ from ..record.array import TracedArray, class_of, is_traced, wrap
 from ..record.integers import TracedInt
 from ..record.made_arrays import MadeArray, made_by
 from ..record.recorder import current_recorder
-from ..record.shown_names import (
-    CALLED,
-    CALLED_OF,
-    calling_frame,
-    compiled_code,
-    in_compiled_code,
-    nested,
-    show_functions,
-)
+from ..record.shown_names import CALLED, CALLED_OF, calling_frame, compiled_code, in_compiled_code, show_functions
 from .jitted_ufuncs import call_generalized, call_of_numbers, call_vectorized
 
 _CLASSES = {  # of numba's compiled functions, by their modules
@@ -169,7 +162,7 @@ def is_recorded(function: FunctionType | None, args: tuple[Any, ...], kwargs: di
         with suppress(ValueError):  # empty
             if is_traced(cell.cell_contents):
                 return True
-    return any(not _EFFECTS.isdisjoint(code.co_names) for code in nested(function.__code__))
+    return any(not _EFFECTS.isdisjoint(code.co_names) for code in parts_of(function.__code__))
 
 
 # ---- functions of any values

@@ -1,11 +1,11 @@
-"""Equality of graphs up to renaming of Vars."""
+"""Equality of graphs up to renaming of Vars, and keys that are equal for equal ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
-from .graph import Atom, Graph, Lit, Var
+from .graph import Atom, Graph, Lit, Node, Pair, Var, live_nodes
 
 
 def same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
@@ -47,3 +47,47 @@ def same_graph(a: Graph, b: Graph) -> bool:
             return False
         names.update(zip(m.outs, n.outs, strict=True))
     return all(map(same, a.outputs, b.outputs))
+
+
+def program_key(inputs: Sequence[Any], nodes: Sequence[Node], *roots: Sequence[Atom]) -> Hashable:
+    """The key of a program with these lists of *roots*: operations, parameters, types, numbers and wiring, where each
+    value is named by its place in the order of the nodes."""
+    numbers: dict[Any, int] = {}
+    for var in inputs:
+        numbers[var] = len(numbers)
+    steps = []
+    for node in nodes:
+        operands = tuple([_name(x, numbers) for x in node.inputs])
+        for var in node.outs:
+            numbers[var] = len(numbers)
+        forms = tuple([var.aval for var in node.outs])
+        steps.append((node.prim, operands, forms, *map(_parameter, node.params.values())))
+    named = [tuple([_name(x, numbers) for x in atoms]) for atoms in roots]
+    return tuple([var.aval for var in inputs]), tuple(steps), tuple(named)
+
+
+def _name(x: Any, numbers: dict[Any, int]) -> Hashable:
+    if isinstance(x, Lit):
+        return x.aval, x.value.tobytes(), x.structural
+    if isinstance(x, Pair):
+        return _name(x.re, numbers), _name(x.im, numbers), x.aval.dtype
+    return numbers[x]
+
+
+def _parameter(value: Any) -> Hashable:
+    if isinstance(value, Graph):
+        return program_key(value.inputs, value.nodes, value.outputs)
+    if isinstance(value, tuple | list):
+        return tuple(map(_parameter, value))
+    return value  # type: ignore[no-any-return]
+
+
+def value_keys(graph: Graph, atoms: Sequence[Atom]) -> list[int]:
+    """A number for each of *atoms*, values of *graph*: it is the same for values that the same operations make of the
+    same inputs, also in another graph of the same function."""
+    numbers: dict[Any, int] = {var: k for k, var in enumerate((*graph.inputs, *[var for var, _ in graph.consts]))}
+    for node in live_nodes(graph.nodes, atoms):
+        made = node.prim.name, *[_name(x, numbers) for x in node.inputs], *map(_parameter, node.params.values())
+        for k, var in enumerate(node.outs):
+            numbers[var] = hash((made, k))
+    return [hash(_name(x, numbers)) for x in atoms]

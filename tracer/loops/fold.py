@@ -101,7 +101,7 @@ class Match:
             return None
         if b.aval.dtype.kind in "iu" and not b.aval.shape and (form := self.form(b)) is not None:
             return () if form == self.formed(p) else None
-        b, p = _plain(b, self.inside.get), _plain(p, self.outside)
+        b, p = unaliased(b, self.inside.get), unaliased(p, self.outside)
         if isinstance(b, Var) and b in self.carries:
             return self._bind(b, p)
         if b in self.body.spot_of and self._same_spot(*self.body.spot_of[b], p):
@@ -146,7 +146,7 @@ class Match:
         if (
             spot is None
             or set(spot.axes) != set(positions)
-            or _plain(spot.x, self.outside) is not _plain(x, self.outside)
+            or unaliased(spot.x, self.outside) is not unaliased(x, self.outside)
         ):
             return False
         for axis, position in zip(spot.axes, spot.positions, strict=True):
@@ -181,7 +181,7 @@ class Match:
         made = self._maker(p)
         if made is None or made.prim is not GATHER:
             return None
-        if _plain(made.inputs[0], self.outside) is not _plain(x, self.outside):
+        if unaliased(made.inputs[0], self.outside) is not unaliased(x, self.outside):
             return None
         return () if self.formed(made.inputs[1]) == Affine(offset - slope) else None
 
@@ -193,7 +193,7 @@ def _is_same(x: Atom, y: Atom) -> bool:
     return x.aval.dtype == y.aval.dtype and x.value.tobytes() == y.value.tobytes()
 
 
-def _plain(x: Atom, maker: Makers) -> Atom:
+def unaliased(x: Atom, maker: Makers) -> Atom:
     """*x* without aliases of it, and without casts that say no more than whose number it is."""
     while isinstance(x, Var) and (node := maker(x)) is not None:
         if node.prim is not _ALIAS and not (node.prim is CAST and node.inputs[0].aval.dtype == x.aval.dtype):
@@ -204,5 +204,5 @@ def _plain(x: Atom, maker: Makers) -> Atom:
 
 def _unshaped(x: Atom, maker: Makers) -> Atom:
     while isinstance(x, Var) and (node := maker(x)) is not None and node.prim is RESHAPE:
-        x = _plain(node.inputs[0], maker)
+        x = unaliased(node.inputs[0], maker)
     return x

@@ -17,9 +17,10 @@ import numpy as np
 import optree
 
 from ..ir.aval import REAL
+from ..ir.equality import program_key
 from ..ir.errors import UnsupportedError, unrecordable
 from ..ir.evaluate import Producers, as_stored, demand
-from ..ir.graph import Atom, Lit, Var
+from ..ir.graph import Atom, Var
 from ..ir.trees import tree_flatten, tree_unflatten
 from .array import METHODS, TracedArray, class_of
 from .made_arrays import MadeArray
@@ -98,19 +99,13 @@ class Recipe:
 
     def key(self, numbers: dict[Var, int]) -> Hashable:
         """A key that is equal for the same recipe in another recording; *numbers*: those of the sources."""
-        known: dict[Any, Hashable] = {var: ("input", numbers[var]) for var in self.origin.sources}
-        known |= {var: (array.dtype, array.shape, array.tobytes()) for var, array in self.origin.constants.items()}
-
-        def name(atom: Atom) -> Hashable:
-            return (atom.aval.dtype, repr(atom.value)) if isinstance(atom, Lit) else known[atom]
-
-        nodes = []
-        for node in self.origin.nodes:
-            nodes.append((node.prim, tuple(node.params.values()), tuple(map(name, node.inputs))))
-            known |= {out: ("node", len(nodes), k) for k, out in enumerate(node.outs)}
-        leaves = [(name(x.atom), x.kind) if isinstance(x, _Operand) else x.key for x in self.leaves]
+        origin = self.origin
+        given = [*[numbers[var] for var in origin.sources], *[array.tobytes() for array in origin.constants.values()]]
+        atoms = [leaf.atom for leaf in self.leaves if isinstance(leaf, _Operand)]
+        program = program_key([*origin.sources, *origin.constants], origin.nodes, atoms)
+        leaves = [leaf.kind if isinstance(leaf, _Operand) else leaf.key for leaf in self.leaves]
         avals = [(var.aval.dtype, var.aval.shape) for var in self.results]
-        return self.function, self.spec, tuple(leaves), tuple(nodes), tuple(avals), self.structure
+        return self.function, self.spec, tuple(leaves), program, tuple(given), tuple(avals), self.structure
 
 
 def by_numpy(error: UnsupportedError, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -203,7 +203,7 @@ def _reads_only(code: CodeType) -> bool:
     return all(
         (_READERS if part.co_flags & inspect.CO_OPTIMIZED else _READERS | _OF_LOCALS).isdisjoint(part.co_names)
         and not any(i.opname in _USERS for i in dis.get_instructions(part))
-        for part in nested(code)
+        for part in parts_of(code)
     )
 
 
@@ -257,12 +257,6 @@ _OF_LOCALS = frozenset(("locals", "vars", "dir"))  # which are the globals in a 
 _USERS = frozenset(("STORE_GLOBAL", "DELETE_GLOBAL", "LOAD_BUILD_CLASS", "LOAD_NAME"))
 RECORDED_BUILTINS = _Shown(_REAL)
 dict.__setitem__(RECORDED_BUILTINS, "__import__", _import)  # which C reads
-
-
-@lru_cache(maxsize=4096)
-def nested(code: CodeType) -> tuple[CodeType, ...]:
-    """*code* and those of the functions in it."""
-    return tuple(parts_of(code))
 
 
 def shown(fn: FunctionType, found: Callable[[Any, bool], Any]) -> FunctionType:

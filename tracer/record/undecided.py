@@ -78,6 +78,11 @@ def chosen(predicate: Atom, first: Any, second: Any, place: Place) -> Any:
     return Undecided(found, recorder, place)
 
 
+def _class_shown(self: Any) -> Any:
+    """The class of the value, for ``isinstance`` in the user's code."""
+    return type(self) if is_own(sys._getframe(1).f_code.co_filename) else class_of(self.decided())
+
+
 class Undecided:
     """A number whose class depends on data.  *place*: the choice that it comes from."""
 
@@ -120,12 +125,7 @@ class Undecided:
         """The value in this run, to be kept outside the recording."""
         return _CLASSES[int(self.recorder.value(self.number.rank))](self.recorder.value(self.number.value))
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        """That of the value, for ``isinstance`` in the user's code."""
-        if is_own(sys._getframe(1).f_code.co_filename):
-            return Undecided
-        return class_of(self.decided())
+    __class__ = property(_class_shown)  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
         return bool(self.of_rank(2))
@@ -288,12 +288,7 @@ class UndecidedTruth:
     def __bool__(self) -> bool:
         return bool(self.array())
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        """That of the value, for ``isinstance`` in the user's code."""
-        if is_own(sys._getframe(1).f_code.co_filename):
-            return UndecidedTruth
-        return class_of(self.decided())
+    __class__ = property(_class_shown)  # type: ignore[assignment]
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
         self.of.refuse()

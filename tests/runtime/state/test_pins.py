@@ -80,7 +80,7 @@ def test_the_first_comparison_is_made_in_python(ready):
 
 
 def test_where_it_does_not_compile_all_is_compared_in_python(monkeypatch):
-    monkeypatch.setattr(pins, "_builtins", lambda: 1 / 0)
+    monkeypatch.setattr(pins, "comparer", lambda: 1 / 0)
     low, high = classes()
     pinned = made({"rate"}, [high])
     for _ in range(3):

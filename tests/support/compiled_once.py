@@ -71,8 +71,8 @@ SAMPLED = (
 ONE_OF = {
     "tests/science/": 3,
     "tests/codegen/lower/test_half_precision.py": 4,
-    "tests/runtime/logged/": 10,
-    "tests/tracer/loops/": 10,
+    "tests/runtime/logged/": 20,
+    "tests/tracer/loops/": 20,
 }
 OPTIMISED = optimiser.level
 IN_FULL = TIMES > 1 or bool(os.environ.get("TRACEGRAD_TESTS_OPTIMISED"))

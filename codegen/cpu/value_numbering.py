@@ -33,10 +33,11 @@ def step_keys(program: Program, numbers: Canonical, consts: Sequence[np.ndarray]
     return _ValueNumbering(program, numbers, consts, table).steps()
 
 
-def products(program: Program, item: ScheduleItem) -> list[Sym]:
-    """The stored values of *item* that other items can read, in program order."""
-    inside = produces(item)
-    return [out for op in program.canonical.ops for out in op.outs if out in inside and _whole(program, out)]
+def products(program: Program) -> dict[ScheduleItem, list[Sym]]:
+    """The stored values of each item of the schedule that other items can read, in program order."""
+    outs = [out for op in program.canonical.ops for out in op.outs if _whole(program, out)]
+    order = {out: k for k, out in enumerate(outs)}
+    return {item: sorted(produces(item) & order.keys(), key=order.__getitem__) for item in program.schedule.body}
 
 
 def _whole(program: Program, sym: Sym) -> bool:

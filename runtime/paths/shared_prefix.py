@@ -92,8 +92,7 @@ def _member(path: Path, table: Table) -> _PathSteps:
     def place(sym: Sym) -> Place:
         return ("result", results[sym]) if sym in results else ("temporary", program.buffer_index[sym] - first)
 
-    for position, (item, key) in enumerate(zip(program.schedule.body, path.steps, strict=True)):
-        made = products(program, item)
+    for position, ((item, made), key) in enumerate(zip(products(program).items(), path.steps, strict=True)):
         if program.schedule.windows.keys().isdisjoint(made) and item in program.bits and key not in member.bit:
             member.position[key], member.bit[key] = position, program.bits[item]
             member.places[key] = [place(sym) for sym in made]

@@ -5,6 +5,7 @@ plain Python, call after call.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from worlds import disagreement
 
@@ -16,9 +17,9 @@ from tracegrad import autograd
 """
 
 
-def check(world: str, body: str, changes: Sequence[str], calls: int = 6, most: int = 0) -> None:
+def check(world: str, body: str, changes: Sequence[str], calls: int = 6, most: int = 0, **settings: Any) -> None:
     """Compare ``f(x)`` of this *body*, which computes ``s``, with plain Python; *changes*: one after every second call.
-    *most*: traces, of all modes together."""
+    *most*: traces, of all modes together; *settings*: further ones of ``disagreement``."""
 
     def closed(compiled):
         logged, stats = compiled._dispatcher.logged, compiled.stats
@@ -30,6 +31,7 @@ def check(world: str, body: str, changes: Sequence[str], calls: int = 6, most: i
     text = "".join(f"    {line}\n" for line in ["s = np.sum(x)", *body.split("\n"), "return s"])
     source = f"{HEAD}{world}\ndef f(x):\n{text}"
     found = disagreement(
-        source, calls=calls, changes={2 * k + 2: change for k, change in enumerate(changes)}, look=closed
+        source, calls=calls, changes={2 * k + 2: change for k, change in enumerate(changes)}, look=closed,
+        **settings,
     )  # fmt: skip
     assert found is None, found

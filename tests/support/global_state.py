@@ -12,6 +12,7 @@ are.
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import sys
@@ -278,12 +279,16 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-@pytest.fixture(autouse=True, scope="module")
-def left_behind() -> Iterator[None]:
-    """Nor at what the tests of other files have left in caches."""
-    yield
-    gc.collect()
-    gc.freeze()
+AS_MANY = 20
+begun = itertools.count(1)
+
+
+def pytest_runtest_logstart() -> None:
+    """Nor at what earlier tests have left in caches, or have imported: it is searched again and again otherwise, since
+    a run whose Python goes on asks the collector who holds its values."""
+    if next(begun) % AS_MANY == 0:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -305,4 +310,6 @@ def global_state() -> Iterator[None]:
         )
 
 
-__all__ = ["global_state", "left_behind", "pytest_collection", "pytest_collection_finish", "pytest_configure"]
+__all__ = [
+    "global_state", "pytest_collection", "pytest_collection_finish", "pytest_configure", "pytest_runtest_logstart",
+]  # fmt: skip

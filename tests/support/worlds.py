@@ -12,6 +12,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -115,13 +116,15 @@ class _View:
 def disagreement(
     source: str, module: str = "", *, mode: str = "value_and_grad", changes: dict[int, str] | None = None,
     calls: int = 6, look: Callable[[Any], None] = lambda compiled: None,
+    for_slopes: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> str | None:  # fmt: skip
     """The first difference from plain Python in so many *calls*, before some of which the world *changes*, or None.
-    *look*: at the compiled function, in the end."""
+    *look*: at the compiled function, in the end; *for_slopes*: a context of the plain runs whose differences the
+    gradient is compared with, of which there are many."""
     changes = changes or {}
 
     def run_plain(last: int, x: np.ndarray) -> float:
-        with World(source, module) as world:
+        with for_slopes(), World(source, module) as world:
             for k in range(last + 1):
                 world.do(changes.get(k))
                 value = world.user.f(x if k == last else POINTS[k].copy(), *world.args)

@@ -131,6 +131,10 @@ def test_a_hook_of_breakpoint(kind, monkeypatch):
     assert len(inspector.seen) == 4 * len(EXPRESSIONS)
 
 
+#: but for pytest's loader, through which a search for what was left in a namespace comes to all tests that there are
+OWN_NAMES = {name: value for name, value in globals().items() if name not in ("__loader__", "__spec__")}
+
+
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_a_console(expression, capsys, monkeypatch):
     monkeypatch.setattr(builtins, "_", None, raising=False)  # where consoles put what they have shown
@@ -138,7 +142,7 @@ def test_a_console(expression, capsys, monkeypatch):
     def f(x):
         n = 0
         z = np.exp(x)
-        console = code.InteractiveConsole({**(globals() if expression == "z" else {"np": np}), **locals()})
+        console = code.InteractiveConsole({**(OWN_NAMES if expression == "z" else {"np": np}), **locals()})
         console.push(expression)
         return np.sum(z) * (2 + n)
 

@@ -3,6 +3,10 @@
 # ruff: noqa: E501  (a row of a table is a line)
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest import mock
+
 import pytest
 from closed_kinds import check
 
@@ -50,6 +54,21 @@ CALLS = {
 }  # fmt: skip
 
 
+@contextmanager
+def interpreted() -> Iterator[None]:
+    """Python runs what numba would compile, in each of some forty runs anew."""
+
+    def as_it_is(*given, **settings):
+        def decorated(f):
+            f.py_func = f
+            return f
+
+        return decorated(given[0]) if given and callable(given[0]) else decorated
+
+    with mock.patch("numba.njit", as_it_is):
+        yield
+
+
 @pytest.mark.parametrize(("world", "body", "changes", "most"), CALLS.values(), ids=[*CALLS])
 def test_calls(world, body, changes, most):
-    check(f"{WORLD}{world}", body, changes, most=most)
+    check(f"{WORLD}{world}", body, changes, most=most, for_slopes=interpreted)

@@ -105,7 +105,7 @@ graph(a:f64[40], b:f64[40]) {
 """)
     compiled = compile_graph(graph)
     program, numbers = compiled.program, compiled.canonical
-    (loop,) = [item for item in program.bits if products(program, item)[-1] in program.results]
+    (loop,) = [item for item, made in products(program).items() if made[-1] in program.results]
     offsets, total = program.plan(numbers.sizes)
     space = np.empty(total, np.uint8)
     a, b, h, c = np.ones(40), np.full(40, 3.0), np.full(40, 7.0), np.full(1, 9.0)
@@ -196,7 +196,8 @@ def test_nothing_else_is_written_where_shared_values_lie():
             if target == k
         ]
         handed = [item for item, bit in program.bits.items() if any(word >> bit & 1 for word in told)]
-        syms = [sym for item in handed for sym in products(program, item) if sym not in program.results]
+        made = products(program)
+        syms = [sym for item in handed for sym in made[item] if sym not in program.results]
         shared |= {spans[program.buffer_index[sym] - first] for sym in syms}
         every += spans
     assert shared

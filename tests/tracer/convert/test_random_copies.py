@@ -54,7 +54,7 @@ def compare(seed):
     return None
 
 
-@pytest.mark.parametrize("start", seeds(1000, quick=BLOCK, block=BLOCK))
+@pytest.mark.parametrize("start", seeds(800, quick=BLOCK, block=BLOCK))
 def test_copies_of_random_functions_do_the_same(start):
     for seed in range(start, start + BLOCK):
         assert compare(seed) is None

@@ -132,7 +132,7 @@ def left_at_once(a):
 
 
 PROGRAMS = [diagonal, bands, last_one, left, three, steps_of_two, cholesky, chain, left_at_once]
-SIZES = [pytest.param(n, marks=pytest.mark.slow if n != 7 else ()) for n in (2, 3, 4, 5, 7, 12, 19)]
+SIZES = [pytest.param(n, marks=pytest.mark.slow if n != 7 else ()) for n in (2, 3, 4, 5, 7, 19)]
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -113,13 +113,16 @@ def parts(n):
     return f, np.random.default_rng(3).standard_normal(ends[-1])
 
 
+KINDS = "".join(np.random.default_rng(9).choice(["s", "c"], 64))  # no block repeats, so nothing is rolled
+
+
 def elements(n):
     others = np.random.default_rng(4).integers(0, n, n).tolist()
 
     def f(w):
         total = 0.0
         for k, other in enumerate(others):
-            total = total + (np.sin(w[k]) * w[other] if (k * k) % 7 < 3 else w[k] * np.cos(w[other]))
+            total = total + (np.sin(w[k]) * w[other] if KINDS[k % 64] == "s" else w[k] * np.cos(w[other]))
         return total
 
     return f, np.random.default_rng(5).standard_normal(n)
@@ -131,7 +134,7 @@ def rows(n):
     def f(w):
         total = 0.0
         for k, other in enumerate(others):
-            total = total + np.sum(np.sin(w[k]) * w[other] if (k * k) % 7 < 3 else w[k] * np.cos(w[other]))
+            total = total + np.sum(np.sin(w[k]) * w[other] if KINDS[k % 64] == "s" else w[k] * np.cos(w[other]))
         return total
 
     return f, np.random.default_rng(7).standard_normal((n, 3))

@@ -120,7 +120,7 @@ def text(x):
 
 
 def foreign_inside(x):
-    return np.sum(x * Foreign())  # bad
+    return np.sum(x * Foreign())
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,18 @@ def test_errors_inside_the_function(bad, kind, words):
     assert compile_grad(good).grad(X) == pytest.approx(2 * X)  # nothing is left behind
 
 
-@pytest.mark.parametrize("bad", [text, foreign_inside], ids=lambda p: p.__name__)
-def test_foreign_operands(bad):
-    f = compile_grad(bad)
+def test_foreign_operands():
+    f = compile_grad(text)
     for _ in range(2):
         with pytest.raises(TypeError, match="unsupported operand"):
             f.grad(X)
+
+
+def test_arrays_of_other_libraries_are_what_they_say_they_are():
+    f = compile_grad(foreign_inside)
+    for _ in range(3):
+        np.testing.assert_array_equal(f.grad(X), X)
+        assert f(X) == foreign_inside(X)
 
 
 def raised(call, *args, kind=TracegradError, **kwargs) -> str:

@@ -85,10 +85,7 @@ def of_each_row(w):
 
 
 def an_int(w):
-    total = 0.0
-    for _ in range(30):
-        total = total + np.sum(w) * int(w[0] * 2)
-    return total
+    return np.sum(w) * int(w[0] * 2)
 
 
 CASES = {

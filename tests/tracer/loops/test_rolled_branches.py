@@ -382,7 +382,14 @@ def test_to_enter_again_is_no_turn(plain, points):
             assert f(x) == pytest.approx(plain(x), rel=1e-9)
 
 
-@pytest.mark.parametrize(("plain", "why"), [(counts_one_way, "`n`"), (keeps_in_a_list, "append")])
+def spells_the_way(x):
+    y, name = x * 5, ""
+    while np.sum(y * y) > 1e-5:
+        y, name = y * (0.6 if np.sin(30 * y[0]) > 0 else 0.7), "a" + name
+    return np.sum(y * x) + len(name) * np.sum(x)
+
+
+@pytest.mark.parametrize(("plain", "why"), [(spells_the_way, "`name`"), (keeps_in_a_list, "append")])
 def test_explain_says_why(plain, why):
     f = compile_grad(plain)
     f.value_and_grad(V * 3)

@@ -432,10 +432,18 @@ def test_a_turn_unlike_the_others_ends_the_loop():
         assert f(x) == pytest.approx(plain(x), rel=1e-9)
 
 
+def spells(x):
+    y, name = x, ""
+    while np.sum(y * y) > 1e-6:
+        y = y * 0.5
+        name = "a" + name
+    return np.sum(y * x) * len(name)
+
+
 def test_explain_says_why():
-    f = compile_grad(doubles)
+    f = compile_grad(spells)
     f.value_and_grad(V * 10)
-    assert "`n`" in f.explain(V * 10, level="all")
+    assert "`name`" in f.explain(V * 10, level="all")
 
 
 def test_loop_that_appends_what_it_computes():

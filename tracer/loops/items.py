@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.aval import INT
 from ..ir.graph import Atom, Lit, Var
-from ..ops.elementwise import cast
+from ..ops.elementwise import F, cast
 from ..record.array import TracedArray, wrap, wrap_array
 from ..record.buffers import WindowStep
 from ..record.integers import TracedInt
@@ -20,7 +20,9 @@ from . import tables
 from .histories import History, is_traced_position, position_in
 from .iterables import ListOfLists, RowOfLists, listed
 from .marked import Marked
-from .positions import Affine, bounds, is_within
+from .positions import Affine, Reader, bounds, is_within
+
+_AFFINE = frozenset(("add", "sub", "mul", "neg"))
 
 
 def item(recorder: Recorder, container: Any, index: Any) -> Any:
@@ -206,8 +208,7 @@ def windows_in(recorder: Recorder, items: tuple[Any, ...], shape: tuple[int, ...
 def _window(recorder: Recorder, moving: slice, size: int) -> WindowStep | None:
     """The step of a slice of constant width; None where it is not known to be within *size*."""
     marked: Marked = recorder.open_loops[-1]
-    ends = [marked.form(x.atom) if type(x) is TracedArray else None if x is None else Affine(int(x))
-            for x in (moving.start, moving.stop)]  # fmt: skip
+    ends = [_end(marked, x) for x in (moving.start, moving.stop)]
     step = 1 if moving.step is None else moving.step
     if type(step) is not int or step < 1:
         return None
@@ -220,12 +221,39 @@ def _window(recorder: Recorder, moving: slice, size: int) -> WindowStep | None:
         return None
     low, high = bounds(start, recorder.open_loops)[0], bounds(stop, recorder.open_loops)[1]
     if low is None or high is None or low < 0 or high > size:
-        return None
+        if not _is_said_within(recorder, start, moving, size):
+            return None
+        low, high = 0, size
     first = moving.start.atom if type(moving.start) is TracedArray else Lit(start.offset, INT)
     found = WindowStep.of(0, first, -(-width // step), step)
     assert isinstance(found.places, Var)
     marked.ranges[found.places] = low, high - 1
     return found
+
+
+def _end(marked: Marked, x: Any) -> Affine | None:
+    """The end *x* of a slice as a position: one that data says by the integer that it is computed from."""
+    if type(x) is not TracedArray:
+        return None if x is None else Affine(int(x))
+    reader = marked.reader()
+
+    def known(var: Var) -> Affine | None:
+        found, node = reader.known(var), marked.node_of(var)
+        computed = node is not None and node.prim.name in _AFFINE
+        return Affine(0, {var: 1}) if found is None and not computed else found
+
+    form = marked.form(x.atom)
+    return Reader(known, reader.maker).form(x.atom) if form is None else form
+
+
+def _is_said_within(recorder: Recorder, start: Affine, moving: slice, size: int) -> bool:
+    """Whether data says that a slice from *start* on is within *size*, which is asked."""
+    by_data = not start.slopes.keys() <= {x.number for x in recorder.open_loops}
+    if recorder.arms or not by_data or type(moving.start) is not TracedArray or type(moving.stop) is not TracedArray:
+        return False
+    first, last = [cast(x.atom, INT) for x in (moving.start, moving.stop)]
+    begins = F.logical_and(F.ge(first, Lit(0, INT, structural=True)), F.le(first, Lit(size, INT)))
+    return bool(recorder.guard(F.logical_and(begins, F.le(last, Lit(size, INT))), "index"))
 
 
 def _is_within(recorder: Recorder, start: Affine, stop: Affine, size: int) -> bool:

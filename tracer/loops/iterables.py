@@ -82,22 +82,26 @@ class Iterated:
 
 class Counts(Iterated):
     """``range(start, ..., step)``, of which start and length may be affine in the numbers of outer loops, of which
-    *outer* is the innermost."""
+    *outer* is the innermost.  *now*: the start in this iteration, traced where data says it."""
 
     has_rows = True
 
-    def __init__(self, start: Affine, step: int, length: Affine, now: int, outer: Marked | None = None) -> None:
+    def __init__(self, start: Affine, step: int, length: Affine, now: Any, outer: Marked | None = None) -> None:
         self.start, self.step, self.length, self.now, self.outer = start, step, length, now, outer
 
     def symbol(self, marked: Marked, k: int) -> Any:
         form = self.start.plus(Affine(k * self.step, {marked.number: self.step}))
-        return marked.integer(form, self.now + k * self.step)
+        return marked.integer(form, self._now(k))
 
     def item(self, k: int) -> Any:
-        now = self.now + k * self.step
         if self.outer is None or not self.start.slopes:
-            return now
-        return self.outer.integer(self.start.plus(Affine(k * self.step)), now)
+            return self._now(k)
+        return self.outer.integer(self.start.plus(Affine(k * self.step)), self._now(k))
+
+    def _now(self, k: int) -> int | Atom:
+        """Number *k* in this iteration."""
+        now = self.now + k * self.step
+        return now.atom if type(now) is TracedArray else now  # type: ignore[no-any-return]
 
     def at(self, k: TracedArray) -> Any:
         return k * self.step + self.now
@@ -265,20 +269,31 @@ class RowItems(Iterated):
 
 
 class SymbolicRange:
-    """A ``range`` whose bounds follow from the numbers of the loops around it."""
+    """A ``range`` whose bounds follow from the numbers of the loops around it, and from what data *says*."""
 
-    def __init__(self, recorder: Recorder, counts: Counts, plain: range, needs_positive: bool) -> None:
+    def __init__(
+        self, recorder: Recorder, counts: Counts, plain: range, needs_positive: bool, says: Sequence[Atom]
+    ) -> None:
         self.recorder, self.counts, self.plain, self.needs_positive = recorder, counts, plain, needs_positive
+        self.says = says
 
     def refuse_outer(self) -> None:
         """Have no loop node made of the iterations that are marked, in others of which it is another range."""
         open_loops, slopes = self.recorder.open_loops, self.counts.length.slopes
         by_data = not slopes.keys() <= {outer.number for outer in open_loops}
+        if by_data:
+            self._ask()
         for outer in open_loops:
             if by_data or outer.number in slopes:
                 outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
 
+    def _ask(self) -> None:
+        """Let the run rest on what data says."""
+        for atom in self.says:
+            self.recorder.guard(atom, "int")
+
     def _of_this_iteration(self) -> range:
+        self._ask()
         for outer in self.recorder.open_loops:
             outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
         return self.plain
@@ -368,6 +383,7 @@ def symbolic_range(recorder: Recorder, *args: Any) -> Any:
         return range(*args)
     recorder = recorder.in_force()
     marked: Marked = recorder.open_loops[-1]
+    args = tuple([_python_int(recorder, x) for x in args])
     forms = [_bound_of(marked, x) for x in args]
     step = forms[2].constant if len(forms) > 2 and forms[2] is not None else 1
     start, stop = (Affine(0), forms[0]) if len(forms) == 1 else forms[:2]
@@ -380,16 +396,29 @@ def symbolic_range(recorder: Recorder, *args: Any) -> Any:
     low, high = bounds(length, recorder.open_loops)
     if high is None:
         return range(*args)
-    return SymbolicRange(recorder, Counts(start, step, length, plain.start, marked), plain, low is None or low < 1)
+    says = [x.atom for x, form in zip(args, forms, strict=True) if type(x) is TracedArray and _is_of_data(marked, form)]
+    now = args[0] if len(args) > 1 and _is_of_data(marked, forms[0]) else plain.start
+    counts = Counts(start, step, length, now, marked)
+    return SymbolicRange(recorder, counts, plain, low is None or low < 1, says)
+
+
+def _python_int(recorder: Recorder, x: Any) -> Any:
+    """*x*, or the integer of Python's that a range makes of one of NumPy's."""
+    if type(x) is not TracedArray or x.aval.shape or x.aval.weak or x.aval.dtype.kind not in "iu":
+        return x
+    found = int_in_loop(recorder, x.atom)
+    return x if found is None else found
+
+
+def _is_of_data(marked: Marked, form: Affine | None) -> bool:
+    """Whether a bound of a range is not known by the numbers of the open loops alone."""
+    return form is not None and not form.slopes.keys() <= {loop.number for loop in marked.recorder.open_loops}
 
 
 def _bound_of(marked: Marked, x: Any) -> Affine | None:
     """The integer *x* as a bound of a range: one that data decides is a part of its own; None of what has no bounds."""
     if type(x) is not TracedArray:
         return Affine(x)
-    is_integer = not x.aval.shape and not x.aval.weak and x.aval.dtype.kind in "iu"
-    if is_integer and (found := int_in_loop(marked.recorder, x.atom)) is not None:
-        x = found
     form = marked.form(x.atom)
     known = form is None and is_python_int(x) and x.atom in marked.integers
     return Affine(0, {x.atom: 1}) if known else form  # type: ignore[dict-item]

@@ -201,6 +201,48 @@ def test_other_bounds_are_no_other_recording():
     assert f.stats.traces <= recorded + 1 and not f.stats.live
 
 
+@pytest.mark.parametrize("grows", [True, False])
+def test_what_data_says_where_an_iteration_stands_alone(grows):
+    """Bounds of ranges in iterations that are no loop node are compared, as are the numbers that come of them."""
+
+    def plain(x):
+        t, text = x[0], ""
+        for i in range(24):
+            text = text + "a" if grows else "a"
+            for j in range(starts[i], starts[i] + 2):
+                t = t * 0.9 + x[j % 4] * 0.1
+            for j in range(starts[i] % 3):
+                t = t + 0.1 * j
+            t = t + sum(range(starts[i], starts[i + 1])) * 0.01 + len(text)
+        return t
+
+    starts = STARTS[:40].copy()
+    f = compile_grad(plain)
+    for k in range(6):
+        for x in POINTS:
+            np.testing.assert_allclose(f.value_and_grad(x)[0], plain(x), rtol=1e-12)
+        starts[:] = (STARTS[:40] * (k + 2)) % 7
+
+
+def in_turns(x, n):
+    h, k = x * 1.0, 0
+    for _ in range(n):
+        k = min(k + 1, 5) if int(x[0] * 2) % 2 == 0 else max(k - 1, 0)
+        for j in range(k % 4):  # none at first, or one
+            h = h * 0.9 + 0.01 * j
+        k += 1 if int(x[0] * 2) % 2 == 0 else 2
+    return np.sum(h) + k
+
+
+def test_a_range_that_is_empty_in_the_run_that_is_recorded():
+    points = [np.array([a, 0.5, 0.3, 0.2]) for a in (0.6, 0.1, -0.4, 1.0, -1.0)]
+    for order in (points, points[::-1], points[1:] + points[:1]):
+        f = compile_grad(in_turns)
+        for x in order:
+            for n in (8, 20):
+                np.testing.assert_allclose(f.value_and_grad(x, n)[0], in_turns(x, n), rtol=1e-12)
+
+
 def test_floats_and_arrays_are_no_bounds():
     def of_a_float(x):
         t = x[0]

@@ -169,7 +169,9 @@ def written(x, n):
 
 
 @pytest.mark.parametrize(
-    "plain", [pytest.param(of_a_list, marks=pytest.mark.slow), last_position, otherwise, appended, measured, named, backwards, written],
+    "plain", [
+        pytest.param(of_a_list, marks=pytest.mark.slow),
+        last_position, otherwise, appended, measured, named, backwards, written],
     ids=lambda f: f.__name__,
 )  # fmt: skip
 def test_other_uses_give_what_plain_python_gives(plain):

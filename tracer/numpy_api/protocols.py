@@ -299,9 +299,10 @@ def _acceptable(self: TracedArray, ufunc: Any, value: Any) -> bool:
 
 
 def _taken(self: TracedArray, ufunc: Any, other: Any, defers: bool = True) -> Any:
-    """*other* as NumPy takes it beside *self*: sequences of any class are arrays, unless *self* *defers* to them."""
+    """*other*, which is not acceptable, as NumPy takes it beside *self*: sequences of any class are arrays, unless
+    *self* *defers* to them."""
     kind = type(other)
-    if _acceptable(self, ufunc, other) or class_of(self) in _NUMBERS or issubclass(kind, (list, tuple, TracedInt)):
+    if class_of(self) in _NUMBERS or issubclass(kind, (list, tuple, TracedInt)):
         return other
     if hasattr(other, "__array_ufunc__") or hasattr(other, "keys") or (defers and hasattr(other, _PRIORITY)):
         return other
@@ -340,6 +341,8 @@ def open_forward(ufunc: Any) -> Callable[..., Any]:
             return found
         if ufunc in _COMPARES and type(other) in _EXACT and class_of(self) is not np.ndarray:
             return bool(getattr(operator, _NAME_OF[ufunc])(self.shown(), other))
+        if _acceptable(self, ufunc, other):
+            return _operator(ufunc, (self, other))
         if _acceptable(self, ufunc, taken := _taken(self, ufunc, other)):
             return _operator(ufunc, (self, taken))
         if type(other) is fractions.Fraction and class_of(self) is not np.ndarray:
@@ -355,6 +358,8 @@ def open_reflected(ufunc: Any) -> Callable[..., Any]:
             return found
         if type(other) is fractions.Fraction and class_of(self) is not np.ndarray:
             other = float(other)
+        if _acceptable(self, ufunc, other):
+            return _operator(ufunc, (other, self))
         other = _taken(self, ufunc, other, defers=False)
         return _operator(ufunc, (other, self)) if _acceptable(self, ufunc, other) else NotImplemented
 

@@ -20,7 +20,7 @@ from . import tables
 from .histories import History, is_traced_position, position_in
 from .iterables import ListOfLists, RowOfLists, listed
 from .marked import Marked
-from .positions import Affine, Reader, bounds, is_within
+from .positions import Affine, Reader, bounds, is_of, is_within
 
 _AFFINE = frozenset(("add", "sub", "mul", "neg"))
 
@@ -248,8 +248,12 @@ def _end(marked: Marked, x: Any) -> Affine | None:
 
 def _is_said_within(recorder: Recorder, start: Affine, moving: slice, size: int) -> bool:
     """Whether data says that a slice from *start* on is within *size*, which is asked."""
-    by_data = not start.slopes.keys() <= {x.number for x in recorder.open_loops}
-    if recorder.arms or not by_data or type(moving.start) is not TracedArray or type(moving.stop) is not TracedArray:
+    if (
+        recorder.arms
+        or is_of(start, recorder.open_loops)
+        or type(moving.start) is not TracedArray
+        or type(moving.stop) is not TracedArray
+    ):
         return False
     first, last = [cast(x.atom, INT) for x in (moving.start, moving.stop)]
     begins = F.logical_and(F.ge(first, Lit(0, INT, structural=True)), F.le(first, Lit(size, INT)))
@@ -260,6 +264,6 @@ def _is_within(recorder: Recorder, start: Affine, stop: Affine, size: int) -> bo
     """Whether a slice is within *size*, so that nothing is cut off.  Where that is not so in all iterations, the loop
     ends before the first one in which it is otherwise."""
     marked: Marked = recorder.open_loops[-1]
-    if recorder.arms or not (start.slopes.keys() | stop.slopes.keys()) <= {x.number for x in recorder.open_loops}:
+    if recorder.arms or not (is_of(start, recorder.open_loops) and is_of(stop, recorder.open_loops)):
         return True  # as far as this knows
     return bool(marked.holds("ge", start, Affine(0)) and marked.holds("le", stop, Affine(size)))

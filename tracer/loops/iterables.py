@@ -20,7 +20,7 @@ from ..record.recorder import Recorder, require_recorder
 from .holders import HOLDERS, ROW_ITERATORS
 from .list_rows import part_of_list, row_of_list
 from .marked import Marked
-from .positions import Affine, bounds
+from .positions import Affine, bounds, is_of
 from .python_ints import int_in_loop, is_python_int
 from .quiet import is_plain
 from .tables import RowIterator, TableRow
@@ -279,12 +279,12 @@ class SymbolicRange:
 
     def refuse_outer(self) -> None:
         """Have no loop node made of the iterations that are marked, in others of which it is another range."""
-        open_loops, slopes = self.recorder.open_loops, self.counts.length.slopes
-        by_data = not slopes.keys() <= {outer.number for outer in open_loops}
+        open_loops, length = self.recorder.open_loops, self.counts.length
+        by_data = not is_of(length, open_loops)
         if by_data:
             self._ask()
         for outer in open_loops:
-            if by_data or outer.number in slopes:
+            if by_data or outer.number in length.slopes:
                 outer.refuse(Refusal.LOOP_COUNT(site=self.recorder.site()))
 
     def _ask(self) -> None:
@@ -412,7 +412,7 @@ def _python_int(recorder: Recorder, x: Any) -> Any:
 
 def _is_of_data(marked: Marked, form: Affine | None) -> bool:
     """Whether a bound of a range is not known by the numbers of the open loops alone."""
-    return form is not None and not form.slopes.keys() <= {loop.number for loop in marked.recorder.open_loops}
+    return form is not None and not is_of(form, marked.recorder.open_loops)
 
 
 def _bound_of(marked: Marked, x: Any) -> Affine | None:

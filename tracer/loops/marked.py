@@ -26,7 +26,7 @@ from .histories import History
 from .holders import tape_of
 from .list_rows import ListRow
 from .places import Element, WrittenPlace
-from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds
+from .positions import COMPARISONS, Affine, Reader, answer, answers_alike, bounds, is_of
 from .python_ints import in_plain_iterations, int_in_loop, knows_int, made_int
 from .tables import Table, looked_at, stand_alone
 
@@ -227,7 +227,7 @@ class Marked:
 
     def _position(self, form: Affine) -> int | None:
         """*form* in this iteration, where the numbers of all loops are 0."""
-        return form.offset if form.slopes.keys() <= {loop.number for loop in self.recorder.open_loops} else None
+        return form.offset if is_of(form, self.recorder.open_loops) else None
 
     def _limited(self, name: str, form: Affine) -> bool | None:
         """The answer that the comparison *name* of *form* with 0 gives in this iteration; the loop is made of those

@@ -85,6 +85,11 @@ class Reader:
         return None
 
 
+def is_of(form: Affine, loops: Sequence[Counted]) -> bool:
+    """Whether *form* follows from the numbers of these *loops* alone, and no data is in it."""
+    return form.slopes.keys() <= {loop.number for loop in loops}
+
+
 def bounds(form: Affine, loops: Sequence[Counted]) -> tuple[int | None, int | None]:
     """(least, greatest) value of *form* in *loops*, the innermost last; None where there is no such bound."""
     return _extreme(form, loops, -1), _extreme(form, loops, 1)

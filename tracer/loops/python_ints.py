@@ -189,8 +189,10 @@ def is_python_int(value: Any) -> bool:
 
 def knows_int(recorder: Recorder, value: Any) -> bool:
     """Whether *value* is an integer of Python's that fits, in a marked iteration."""
-    if not recorder.open_loops or type(value) is int:
-        return bool(recorder.open_loops) and abs(value) <= _FITS
+    if not recorder.open_loops:
+        return False
+    if type(value) is int:
+        return abs(value) <= _FITS
     return is_python_int(value) and known_range(recorder, value.atom) is not None
 
 
